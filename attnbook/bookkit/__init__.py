@@ -1,0 +1,1 @@
+"""The book's Sphinx parts beside claims: chapter execution, maths, figures, lints, site."""

@@ -1,0 +1,1 @@
+"""Claims: numbers and statements in prose, bound to measurements and judged at every build, in any language."""

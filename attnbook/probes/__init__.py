@@ -1,0 +1,1 @@
+"""Tests that a user runs on a module of their own."""

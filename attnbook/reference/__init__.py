@@ -1,0 +1,1 @@
+"""Reference attention in its readable form."""
