@@ -1,0 +1,72 @@
+"""Every task of the project, one session each. `nox -l` lists them; README has the two that matter."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "build", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+ROOT = Path(__file__).parent
+
+
+def prepare(session: nox.Session, extra: str, *tools: str) -> None:
+    """Install the project and the session's tools once; again only when what decides the versions has changed."""
+    wanted = hashlib.sha256()
+    for name in ("pyproject.toml", "constraints.txt", "noxfile.py"):
+        wanted.update((ROOT / name).read_bytes())
+    marker = Path(session.virtualenv.location) / "attnbook-installed"
+    if marker.is_file() and marker.read_text() == wanted.hexdigest():
+        return
+    session.install("-c", "constraints.txt", "-e", f".[{extra}]", *tools)
+    marker.write_text(wanted.hexdigest())
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Execute the chapters, build the HTML book, judge every claim. Extra arguments go to the builder."""
+    prepare(session, "book")
+    session.run("python", "-m", "attnbook.bookkit", "build", "book", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the default tests. Extra arguments go to pytest."""
+    prepare(session, "tests")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff, mypy --strict, the import arrows and the prose lints; nothing is executed or built."""
+    prepare(session, "tests", "ruff", "mypy")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("python", "-m", "pytest", "-q", "tests/test_import_arrows.py")
+    session.run("python", "-m", "attnbook.bookkit.lints", "book")
+
+
+@nox.session
+def serve(session: nox.Session) -> None:
+    """Build, serve on this machine, and rebuild and reload whenever a chapter or the package changes."""
+    prepare(session, "book", "sphinx-autobuild")
+    session.run("python", "-m", "attnbook.bookkit", "serve", "book", *session.posargs)
+
+
+@nox.session
+def mutate(session: nox.Session) -> None:
+    """Break one thing at a time in throw-away copies; each must be killed by the claim it names."""
+    prepare(session, "tests")
+    session.run("python", "-m", "tests.mutations", *session.posargs)
+
+
+@nox.session
+def bench_build(session: nox.Session) -> None:
+    """Time the build against stock MyST-NB on the same chapters, in one run."""
+    prepare(session, "book")
+    session.run("python", "-m", "attnbook.bookkit.bench_build", "book", *session.posargs)
