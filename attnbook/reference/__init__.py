@@ -1,1 +1,22 @@
-"""Reference attention in its readable form."""
+"""The readable truth: attention, softmax and masks, written once for NumPy arrays and torch tensors.
+
+`three_lines.attention` is the idea; `attention` is the same with masks, causality and grouped heads. Other
+implementations are compared with these and never import them.
+"""
+
+from attnbook.reference.attention import attention
+from attnbook.reference.masks import causal_mask, padding_mask
+from attnbook.reference.online import merge, online_average, online_softmax
+from attnbook.reference.softmax import logsumexp, naive_softmax, softmax
+
+__all__ = [
+    "attention",
+    "causal_mask",
+    "logsumexp",
+    "merge",
+    "naive_softmax",
+    "online_average",
+    "online_softmax",
+    "padding_mask",
+    "softmax",
+]

@@ -1,0 +1,55 @@
+"""The one place that knows that NumPy and torch are two libraries.
+
+The rest of this room is written once, against the array API standard (data-apis.org/array-api), which
+`array_api_compat` provides for both. What the standard lacks and attention needs is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import array_api_compat
+
+from attnbook.errors import DTypeError
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor. (Neither library is imported to name its type.)"""
+
+
+def namespace(*arrays: Array) -> Any:
+    """The functions (`exp`, `sum`, `where` …) of the library that the arrays come from; None is skipped.
+
+    Raises TypeError where the arrays come from two libraries.
+    """
+    return array_api_compat.array_namespace(*(x for x in arrays if x is not None))
+
+
+def working_dtype(name: str, x: Array) -> Any:
+    """The dtype to calculate in: float64 for float64, float32 for every shorter float.
+
+    Raises DTypeError for anything that is not a real floating-point array.
+    """
+    xp = namespace(x)
+    check_floating(name, x)
+    return xp.float64 if x.dtype == xp.float64 else xp.float32
+
+
+def check_floating(name: str, x: Array) -> None:
+    """Raises DTypeError unless x holds real floating-point numbers."""
+    if not is_floating(x):
+        raise DTypeError(f"{name} has dtype {x.dtype}: expected a floating-point dtype")
+
+
+def is_floating(x: Array) -> bool:
+    """Does x hold real floating-point numbers (bfloat16 included)?"""
+    return bool(namespace(x).isdtype(x.dtype, "real floating"))
+
+
+def lowest(x: Array) -> float:
+    """The most negative finite number of x's dtype."""
+    return float(namespace(x).finfo(x.dtype).min)
+
+
+def device(x: Array) -> Any:
+    """Where x lies, in its own library's words."""
+    return array_api_compat.device(x)

@@ -1,0 +1,69 @@
+"""Softmax in one pass over blocks: what is known so far is enough to go on.
+
+Of all the scores seen so far, two numbers are kept: the largest, and the sum of exp(score − largest). When a block
+brings a larger one, the old sum is scaled by exp(old − new). The same holds for whole results: two partial averages,
+each with its log-sum-exp, merge into the average over both. FlashAttention is built on this.
+Milakov and Gimelshein 2018.
+"""
+
+from __future__ import annotations
+
+from attnbook.errors import ShapeError
+from attnbook.reference.arrays import Array, namespace, working_dtype
+from attnbook.reference.softmax import finite_max, logsumexp, softmax
+
+
+def online_softmax(x: Array, axis: int = -1, *, block: int = 128) -> Array:
+    """The same as `softmax`, with the maximum and the sum collected in one pass over blocks of the axis.
+
+    Raises ValueError for a block below 1, DTypeError for integers.
+    """
+    xp = namespace(x)
+    z = xp.moveaxis(xp.astype(x, working_dtype("x", x)), axis, -1)
+    top, total = xp.sum(z[..., :0], axis=-1, keepdims=True) - xp.inf, 0.0  # nothing seen: maximum −inf, sum 0
+    for start in _starts(z.shape[-1], block):
+        part = z[..., start : start + block]
+        new = xp.maximum(top, xp.max(part, axis=-1, keepdims=True))
+        base = xp.where(new == -xp.inf, 0.0, new)  # all −inf so far: −inf − −inf would be NaN
+        total = total * xp.exp(top - base) + xp.sum(xp.exp(part - base), axis=-1, keepdims=True)
+        top = new
+    weight = xp.exp(z - xp.where(top == -xp.inf, 0.0, top)) / xp.where(total == 0, 1.0, total)
+    return xp.moveaxis(xp.astype(weight, x.dtype), -1, axis)
+
+
+def merge(out_a: Array, lse_a: Array, out_b: Array, lse_b: Array) -> tuple[Array, Array]:
+    """The weighted average over two sets of keys, from the averages over each.
+
+    out (..., d) and its log-sum-exp lse (...) for each side -> (out, lse). A side that saw no key, (0, −inf), adds
+    nothing; two such sides give (0, −inf). Calculated in the dtype of lse; out keeps its own.
+    """
+    xp = namespace(out_a, lse_a, out_b, lse_b)
+    lse = xp.stack([lse_a, lse_b], axis=-1)
+    weight = xp.astype(softmax(lse), lse.dtype)  # (..., 2) the share of each side
+    a, b = (xp.astype(out, lse.dtype) * weight[..., side, None] for side, out in enumerate((out_a, out_b)))
+    return xp.astype(a + b, out_a.dtype), logsumexp(lse)
+
+
+def online_average(score: Array, v: Array, *, block: int = 128) -> tuple[Array, Array]:
+    """softmax(score) @ v and the log-sum-exp of each row, never holding weights for more than one block of keys.
+
+    score (..., t_q, t_kv), v (..., t_kv, d_v) -> out (..., t_q, d_v), lse (..., t_q).
+    Raises ShapeError where the keys of score and v differ, ValueError for a block below 1.
+    """
+    t_kv = score.shape[-1]
+    if v.shape[-2] != t_kv:
+        raise ShapeError(f"v has length {v.shape[-2]} (axis t) but score has {t_kv} keys: they must be equal")
+    out, lse = softmax(score[..., :0]) @ v[..., :0, :], logsumexp(score[..., :0])  # no key yet: (0, −inf)
+    for start in _starts(t_kv, block):
+        part = score[..., start : start + block]
+        out, lse = merge(out, lse, softmax(part) @ v[..., start : start + block, :], logsumexp(part))
+    return out, lse
+
+
+def _starts(length: int, block: int) -> range:
+    if block < 1:
+        raise ValueError(f"block is {block}: expected at least 1")
+    return range(0, length, block)
+
+
+__all__ = ["finite_max", "merge", "online_average", "online_softmax"]
