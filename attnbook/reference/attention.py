@@ -5,6 +5,8 @@ Written to be read and to be compared with, in NumPy or torch. It holds all the 
 
 from __future__ import annotations
 
+from typing import Any
+
 from attnbook.errors import DTypeError, ShapeError
 from attnbook.reference.arrays import Array, namespace, working_dtype
 from attnbook.reference.masks import causal_mask, split_mask
@@ -21,7 +23,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
-) -> Array | tuple[Array, Array]:
+) -> Any:
     """softmax(scale · q kᵀ + mask) v, for every head of every sequence.
 
     q (b, n_heads, t_q, d), k (b, n_kv_heads, t_kv, d), v (b, n_kv_heads, t_kv, d_v) -> out (b, n_heads, t_q, d_v), in

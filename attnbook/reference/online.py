@@ -9,7 +9,7 @@ Milakov and Gimelshein 2018.
 from __future__ import annotations
 
 from attnbook.errors import ShapeError
-from attnbook.reference.arrays import Array, namespace, working_dtype
+from attnbook.reference.arrays import Array, device, namespace, working_dtype
 from attnbook.reference.softmax import finite_max, logsumexp, softmax
 
 
@@ -20,7 +20,8 @@ def online_softmax(x: Array, axis: int = -1, *, block: int = 128) -> Array:
     """
     xp = namespace(x)
     z = xp.moveaxis(xp.astype(x, working_dtype("x", x)), axis, -1)
-    top, total = xp.sum(z[..., :0], axis=-1, keepdims=True) - xp.inf, 0.0  # nothing seen: maximum −inf, sum 0
+    total = xp.zeros((*z.shape[:-1], 1), dtype=z.dtype, device=device(z))  # no score seen yet: sum 0 …
+    top = total - xp.inf  # … and maximum −inf
     for start in _starts(z.shape[-1], block):
         part = z[..., start : start + block]
         new = xp.maximum(top, xp.max(part, axis=-1, keepdims=True))
@@ -64,6 +65,3 @@ def _starts(length: int, block: int) -> range:
     if block < 1:
         raise ValueError(f"block is {block}: expected at least 1")
     return range(0, length, block)
-
-
-__all__ = ["finite_max", "merge", "online_average", "online_softmax"]
