@@ -1,0 +1,84 @@
+"""The command `attnbook` itself: dispatch, exit status, lightness."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from attnbook import cli
+
+
+def test_no_command_prints_usage_and_could_not_run(capsys):
+    """`attnbook` alone says how it is used, on standard error, with exit status 2."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([])
+    assert stop.value.code == 2
+    assert "usage: attnbook" in capsys.readouterr().err
+
+
+def test_unknown_command_names_the_commands(capsys):
+    """A misspelt command is answered with the commands that exist."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["leger"])
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert "'leger'" in message
+    assert all(name in message for name in cli.COMMANDS)
+
+
+def test_help_lists_every_command_with_what_it_does(capsys):
+    """`attnbook --help` shows one line a command."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {name:<12}{what}" in printed for name, what in cli.COMMANDS.items())
+
+
+def test_version(capsys):
+    """`attnbook --version` prints the installed version."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("attnbook 0.")
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_every_command_has_help(name, capsys):
+    """Each command answers --help itself."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    assert f"attnbook {name}" in capsys.readouterr().out
+
+
+def test_only_the_command_that_is_called_is_imported():
+    """Asking for the list of experiments loads neither the ledger command nor a heavy package."""
+    program = (
+        "import sys, json, io, contextlib; from attnbook.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()): status = main(['experiment'])\n"
+        "print(json.dumps([status, sorted(sys.modules)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    status, loaded = json.loads(done.stdout)
+    assert status == 0
+    assert "attnbook.cli.experiment" in loaded
+    heavy = {"attnbook.cli.ledger", "torch", "numpy", "sphinx", "docutils", "matplotlib", "triton", "babel"}
+    assert not heavy & set(loaded)
+
+
+def test_closed_pipe_is_quiet():
+    """`attnbook experiment | head -0` ends without a traceback."""
+    command = f"set -o pipefail; {sys.executable} -m attnbook experiment --json | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_cannot_run_is_one_line_on_standard_error(monkeypatch, capsys):
+    """A command that cannot run says why in one line, with its name, and exits with 2."""
+    assert cli.main(["experiment", "no_such_experiment"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("attnbook experiment: there is no experiment 'no_such_experiment'; there are: ")
+    assert captured.err.count("\n") == 1
