@@ -1,1 +1,24 @@
 """The book's Sphinx parts beside claims: chapter execution, maths, figures, lints, site."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+# Each is a module here with a `setup(app)`; loaded only by Sphinx, so that a chapter's kernel can import
+# `attnbook.bookkit.figures` without it.
+_PARTS = (
+    "maths",
+    "plots",
+    "emphasis",
+)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Add every part to a Sphinx application."""
+    for part in _PARTS:
+        import_module(f"attnbook.bookkit.{part}").setup(app)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
