@@ -49,6 +49,7 @@ html_last_updated_fmt = None
 html_domain_indices = False
 html_use_index = False
 html_permalinks_icon = "¶"
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "home_page_in_toc": True,
     "show_navbar_depth": 1,
@@ -58,4 +59,5 @@ html_theme_options = {
     "use_issues_button": False,
     "use_edit_page_button": False,
     "navigation_with_keys": False,
+    "navbar_persistent": [],  # the sidebar has the search field
 }

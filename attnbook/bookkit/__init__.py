@@ -14,6 +14,8 @@ _PARTS = (
     "maths",
     "plots",
     "emphasis",
+    "folded",
+    "site",
 )
 
 

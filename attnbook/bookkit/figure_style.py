@@ -37,7 +37,9 @@ def style() -> None:
             "axes.grid": True, "axes.axisbelow": True, "grid.color": palette.GRID, "grid.linewidth": 0.8,
             "axes.prop_cycle": cycler(color=palette.CYCLE),
             "lines.linewidth": 1.8, "lines.markersize": 5, "patch.linewidth": 0, "patch.facecolor": palette.BLUE,
-            "hatch.color": ink, "errorbar.capsize": 2, "legend.frameon": False, "figure.figsize": (WIDTH, HEIGHT),
+            "hatch.color": ink, "errorbar.capsize": 2, "legend.frameon": True,
+            "legend.facecolor": palette.PAPER, "legend.edgecolor": palette.PAPER, "legend.framealpha": 0.8,
+            "legend.fancybox": False, "figure.figsize": (WIDTH, HEIGHT),
             "image.composite_image": False, "image.interpolation": "none", "image.aspect": "equal",
         }
     )  # fmt: skip

@@ -49,6 +49,7 @@ def draw(name: str, figure: Any) -> Drawing:
     foreign: set[str] = set()
     tints: set[str] = set()
     kept = _referenced(root)
+    _drop_style_sheets(root)
     for element in list(root.iter()):
         _mend(element, name, kept, foreign, tints)
     if foreign:
@@ -61,7 +62,15 @@ def draw(name: str, figure: Any) -> Drawing:
     body = "".join(ET.tostring(child, encoding="unicode") for child in children)
     body = re.sub(r"<(/?)ns\d+:", r"<\1", body.replace(f' xmlns="{SVG}"', ""))
     body = re.sub(r' xmlns:ns\d+="[^"]*"', "", body)
-    return Drawing(_filters(name, tints) + re.sub(r">\s+<", "><", body).strip(), width, height)
+    body = re.sub(r">\s+<", "><", body).replace("<defs></defs>", "").strip()
+    return Drawing(_filters(name, tints) + body, width, height)
+
+
+def _drop_style_sheets(root: ET.Element) -> None:
+    """A `<style>` inside an inline SVG would style the whole page; the book's `plot.css` says the same of figures."""
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag == f"{{{SVG}}}style"]:
+            parent.remove(child)
 
 
 def _referenced(root: ET.Element) -> set[str]:
@@ -90,6 +99,9 @@ def _mend(element: ET.Element, name: str, kept: set[str], foreign: set[str], tin
             _tint(attributes, name, tints)
     for key, value in list(attributes.items()):
         if key in ("href", "id"):
+            continue
+        if key == "transform" and value.startswith("rotate(-0 "):
+            del attributes[key]
             continue
         value = _LOCAL_URL.sub(lambda found: f"url(#{name}-{found[1]})", value)
         if key == "style":

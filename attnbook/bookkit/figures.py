@@ -52,5 +52,5 @@ class FigureRenderer:
         if data.mime_type != FIGURE:
             return None
         made = renderer.renderer.document.attributes.setdefault("attnbook_figures", [])
-        made.append((dict(data.content), (data.line or 0) + 1, (data.cell_index or 0) + 1))
+        made.append((dict(data.content), data.line or 1, (data.cell_index or 0) + 1))
         return []

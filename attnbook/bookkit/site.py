@@ -1,0 +1,73 @@
+"""What a page needs beside its text: a description for search engines, no empty boxes, prompts in its language."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.config import Config
+
+_DESCRIPTION_LENGTH: Final = 120
+
+_PROMPTS: Final = {
+    "ja": ("コードを表示", "コードを隠す"),
+    "ko": ("코드 보기", "코드 숨기기"),
+    "en": ("Show the code", "Hide the code"),
+}
+
+
+class DropEmptyOutputs(SphinxTransform):
+    """A cell that published only measurements and figures has nothing to show below it: no empty box there."""
+
+    default_priority = 14  # after plots (12) took their figures
+
+    def apply(self, **kwargs: Any) -> None:
+        """See the class."""
+        for node in list(self.document.findall(nodes.container)):
+            if node.get("nb_element") == "cell_code_output" and not node.children:
+                node.parent.remove(node)
+
+
+def describe(doctree: nodes.document) -> str:
+    """A page's description: its first paragraph outside any box, cut at a sentence where there is one."""
+    for paragraph in doctree.findall(nodes.paragraph):
+        if isinstance(paragraph.parent, nodes.section):
+            text = " ".join(_plain(paragraph).split())
+            if len(text) <= _DESCRIPTION_LENGTH:
+                return text
+            cut = max(text.rfind(end, 0, _DESCRIPTION_LENGTH) for end in "。.다")
+            return text[: cut + 1] if cut > 0 else text[: _DESCRIPTION_LENGTH - 1] + "…"
+    return ""
+
+
+def _plain(node: nodes.Node) -> str:
+    """A node's text without maths, whose LaTeX nobody wants to read in a list of search results."""
+    if isinstance(node, nodes.Text):
+        return node.astext()
+    return "" if isinstance(node, nodes.math) else "".join(map(_plain, node.children))
+
+
+def add_description(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Put the description into the page's head."""
+    if doctree is not None and (text := describe(doctree)):
+        context["metatags"] = f'{context.get("metatags", "")}\n<meta name="description" content="{escape(text)}" />'
+
+
+def translate_prompts(app: Sphinx, config: Config) -> None:
+    """The labels of folded code follow the language of the build."""
+    show, hide = _PROMPTS.get(config.language, _PROMPTS["en"])
+    config.nb_code_prompt_show, config.nb_code_prompt_hide = show, hide
+
+
+def setup(app: Sphinx) -> None:
+    """Add the transform and the two handlers."""
+    app.add_transform(DropEmptyOutputs)
+    app.connect("html-page-context", add_description)
+    app.connect("config-inited", translate_prompts)
