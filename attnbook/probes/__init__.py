@@ -1,1 +1,9 @@
-"""Tests that a user runs on a module of their own."""
+"""Tests that a user runs on a module of their own.
+
+Each probe takes a function and an input, and returns a `Report` with `.ok`, `.findings` and a readable `str`.
+"""
+
+from attnbook.probes.causal_leak import causal_leak
+from attnbook.probes.report import Finding, Report
+
+__all__ = ["Finding", "Report", "causal_leak"]
