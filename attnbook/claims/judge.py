@@ -1,0 +1,145 @@
+"""Does a written text say what was measured? The verdict on one claim, and on a translated number. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from attnbook.claims import propose, unowned
+from attnbook.claims.accept import Interval, UnitError, accepts, exact, plain
+from attnbook.claims.numerals import Reading, Unreadable, read
+from attnbook.measure import Measurement, Value, format_value
+
+__all__ = ["Interval", "Status", "UnitError", "Verdict", "accepts", "difference", "judge", "same_number"]
+
+Status = Literal[
+    "fine", "drift", "fragile", "stale", "unreadable", "not finite", "unit", "not boolean", "not a number", "false",
+    "placeholder",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What judging one claim came to. The message names the claim and says what would be accepted; "" when fine."""
+
+    status: Status
+    accepts: Interval | None = None
+    message: str = ""
+
+    @property
+    def accepts_text(self) -> str:
+        """The accepted interval as people read it; "" where the text accepts no numbers."""
+        return self.accepts.text if self.accepts else ""
+
+
+def judge(text: str, measurement: Measurement, role: str, language: str) -> Verdict:
+    """Judge a text that stands in a role ("claim" or "holds") on a page of a language, against its measurement."""
+    named = f"{role} {measurement.id}"
+    if text.strip() == "?":
+        return Verdict("placeholder", message=f"{named} is a placeholder: write {_offer(measurement, language)}")
+    verdict = (_judge_statement if role == "holds" else _judge_number)(text, measurement, language, named)
+    if measurement.stale:
+        changed = ", ".join(measurement.stale)
+        message = f"{named} says {text}, from a stale record: {changed} changed after {measurement.source} was made"
+        return Verdict("stale", verdict.accepts, f"{message}; measure again, or take the sentence out")
+    return verdict
+
+
+def _judge_statement(text: str, measurement: Measurement, language: str, named: str) -> Verdict:
+    value = measurement.value
+    if not text.strip():
+        return Verdict("unreadable", message=f"{named} has no text: write the statement that it holds")
+    if numbers := unowned.find(text, language):
+        number = numbers[0].text
+        return Verdict("unreadable", message=f"{named} holds the number {number}: a number is a claim of its own")
+    if not isinstance(value, bool):
+        shown = format_value(value)
+        return Verdict("not boolean", message=f"{named} needs a boolean, measured {shown}: write a claim instead")
+    if not value:
+        return Verdict("false", message=f"{named} says {text}, measured False (accepts True)")
+    return Verdict("fine")
+
+
+def _judge_number(text: str, measurement: Measurement, language: str, named: str) -> Verdict:
+    value = measurement.value
+    if isinstance(value, bool):
+        return Verdict("not a number", message=f"{named} says {text}, measured {value}: a boolean needs the role holds")
+    try:
+        reading = read(text, language)
+    except Unreadable as error:
+        return Verdict("unreadable", message=f"{named} says {text}, which cannot be read: {error.reason}; {error.hint}")
+    try:
+        interval = accepts(reading, measurement)
+    except UnitError as error:
+        shown = f"{format_value(value)} {measurement.unit}".rstrip()
+        return Verdict("unit", message=f"{named} says {text}, measured {shown}: {error}")
+    return _compare(text, measurement, interval, reading, named, language)
+
+
+def _compare(
+    text: str, measurement: Measurement, interval: Interval, reading: Reading, named: str, language: str
+) -> Verdict:
+    value, spread = measurement.value, measurement.spread
+    unit = f" {measurement.unit}" if measurement.unit not in ("", "ratio") else ""
+    says = f"{named} says {text}, measured {_shown(value, interval)}{unit}"
+    limits = f"(accepts {interval.text})"
+    if isinstance(value, float) and not math.isfinite(value) and not reading.special:
+        return Verdict("not finite", interval, f"{says} {limits}")
+    if not interval.contains(value):
+        near = reading.kind == "exact" and isinstance(value, float)
+        advice = "; a whole number is exact: for a real write decimals, a bound or about" if near else ""
+        return Verdict("drift", interval, f"{says} {limits}{advice}")
+    if spread is not None and spread != 0 and not reading.special:
+        if not math.isfinite(spread) or spread < 0:
+            return Verdict("not finite", interval, f"{says}, but its standard deviation is {spread}")
+        if not interval.contains_spread(value, spread):
+            low, high = (plain(exact(value) + side * 2 * exact(spread)) for side in (-1, 1))
+            reach = f"±2 standard deviations reach {low} to {high}: write {_offer(measurement, language)}"
+            return Verdict("fragile", interval, f"{says} {limits}, fragile: {reach}")
+    return Verdict("fine", interval)
+
+
+def _shown(value: Value, interval: Interval) -> str:
+    """The value with as many digits as it takes to see on which side of an end it lies."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return format_value(value)
+    inside = interval.contains(value)
+    for digits in range(6, 17):
+        text = f"{value:.{digits}g}"
+        if interval.contains(float(text)) == inside:
+            return text
+    return repr(value)
+
+
+def _offer(measurement: Measurement, language: str) -> str:
+    literals = propose.literals(measurement, language)
+    if literals:
+        return " or ".join(literals)
+    if isinstance(measurement.value, bool):
+        return "it with the role holds: the measurement is a boolean"
+    return "nothing yet: the measurement is too random for any number; repeat it more often"
+
+
+def same_number(source_text: str, source_language: str, target_text: str, target_language: str) -> bool:
+    """Does a translated number say the same as the source's: amount, comparison, "about" and precision?"""
+    return not difference(source_text, source_language, target_text, target_language)
+
+
+def difference(source_text: str, source_language: str, target_text: str, target_language: str) -> str:
+    """How a translated number differs from the source's, as one phrase; "" where it does not."""
+    try:
+        source, target = read(source_text, source_language), read(target_text, target_language)
+    except Unreadable as error:
+        return str(error)
+    if source.denotes(target):
+        return ""
+    if source.comparison != target.comparison:
+        what = "another comparison than"
+    elif (source.kind == "about") != (target.kind == "about"):
+        what = "about where the source does not," if target.kind == "about" else "no about, unlike"
+    elif source.amounts() == target.amounts() and source.special == target.special:
+        what = "the number with another precision or unit than"
+    else:
+        what = "another number than"
+    return f"{target_text} says {what} {source_text}"
