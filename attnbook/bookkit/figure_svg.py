@@ -41,6 +41,7 @@ def draw(name: str, figure: Any) -> Drawing:
     # The salt makes ids depend on content alone; text stays text; no date, no version: same figure, same bytes.
     settings = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
     metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    _outline_formulas(figure)
     file = io.StringIO()
     with mpl.rc_context(settings):
         figure.savefig(file, format="svg", metadata=metadata, facecolor="none", edgecolor="none")
@@ -64,6 +65,16 @@ def draw(name: str, figure: Any) -> Drawing:
     body = re.sub(r' xmlns:ns\d+="[^"]*"', "", body)
     body = re.sub(r">\s+<", "><", body).replace("<defs></defs>", "").strip()
     return Drawing(_filters(name, tints) + body, width, height)
+
+
+def _outline_formulas(figure: Any) -> None:
+    """Formulas ($…$) are drawn as outlines: glyph by glyph as text they fall apart in any font but matplotlib's own."""
+    from matplotlib import cbook, patheffects
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if cbook.is_math_text(text.get_text()):
+            text.set_path_effects([patheffects.Normal()])
 
 
 def _drop_style_sheets(root: ET.Element) -> None:
@@ -134,14 +145,14 @@ def _tint(attributes: dict[str, str], name: str, tints: set[str]) -> None:
     from PIL import Image
 
     data = base64.b64decode(attributes["href"].split(",", 1)[1])
-    pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
-    seen = pixels[pixels[..., 3] > 0][:, :3]
-    if len(seen) == 0 or (seen != seen[0]).any():
-        return
-    colour = "#" + bytes(seen[0].tolist()).hex()
-    if colour in palette.NAMES:
-        tints.add(colour)
-        attributes["filter"] = f"url(#{name}-tint-{palette.NAMES[colour]})"
+    pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA")).astype(float)
+    shades, opacity = pixels[..., :3], pixels[..., 3:] / 255
+    for colour in (*palette.CYCLE, palette.INK, palette.MUTED):
+        wanted = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+        # Where a pixel is nearly transparent its colour is rounded coarsely, and does not show either.
+        if opacity.any() and (np.abs(shades - wanted) * opacity <= 2).all():
+            tints.add(colour)
+            attributes["filter"] = f"url(#{name}-tint-{palette.NAMES[colour]})"
 
 
 def _filters(name: str, tints: set[str]) -> str:
