@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # Each is a module here with a `setup(app)`; loaded only by Sphinx, so that a chapter's kernel can import
 # `attnbook.bookkit.figures` without it.
 _PARTS = (
+    "reader",
     "maths",
     "plots",
     "emphasis",

@@ -1,0 +1,85 @@
+"""`python -m attnbook.bookkit`: execute the chapters of a book, build it, serve it to its author.
+
+Exit status: 0 fine, 1 a chapter failed or a claim does not hold, 2 it could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnbook.bookkit import build
+from attnbook.bookkit.execute import TIMEOUT
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    options = _parser().parse_args(arguments)
+    book = options.book
+    try:
+        match options.command:
+            case "execute":
+                return build.run_execute(book, jobs=options.jobs, timeout=options.timeout, only=options.only)
+            case "build":
+                return build.run_build(
+                    book, languages=options.language or ["ja"], jobs=options.jobs, timeout=options.timeout,
+                    builder=options.builder, base_url=options.base_url, verbose=options.verbose,
+                )  # fmt: skip
+            case "sphinx":
+                return build.run_sphinx(book, options.language, builder=options.builder, verbose=options.verbose)
+            case _:
+                return build.run_serve(book, language=options.language, port=options.port, host=options.host)
+    except (build.CannotRun, ModuleNotFoundError) as error:
+        print(f"{_reason(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: chapters that had run are kept", file=sys.stderr)
+        return 130
+    except asyncio.CancelledError:
+        print("terminated: chapters that had run are kept", file=sys.stderr)
+        return 143
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f'the package {error.name} is not installed here; what the book needs: pip install ".[book]"'
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m attnbook.bookkit", description="Execute, build and serve a book.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    execute = commands.add_parser("execute", help="run the chapters whose results no longer hold")
+    full = commands.add_parser("build", help="execute, then build with Sphinx")
+    sphinx = commands.add_parser("sphinx", help="run Sphinx alone, on results that are there")
+    serve = commands.add_parser("serve", help="build, serve on this machine, rebuild and reload after every change")
+    for command in (execute, full, sphinx, serve):
+        command.add_argument("book", type=Path, help="the book's folder")
+    for command in (execute, full):
+        command.add_argument("--jobs", type=_positive, help="chapters run side by side (default: one a core)")
+        command.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds a cell may take (%(default)g)")
+    execute.add_argument("--only", nargs="+", default=[], metavar="CHAPTER", help="only these, such as 03-scaling")
+    full.add_argument("--language", action="append", help="ja, ko or en; may be given several times (default: ja)")
+    full.add_argument("--base-url", default="", help="address the book will have, for canonical links")
+    for command in (full, sphinx):
+        command.add_argument("--builder", default="html", help="Sphinx's builder (%(default)s)")
+        command.add_argument("--verbose", action="store_true", help="show what Sphinx says on its way")
+    for command in (sphinx, serve):
+        command.add_argument("--language", default="ja")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8000, help="0 finds a free one (%(default)s)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""One command from sources to HTML: execute what must be executed, then Sphinx; one build at a time in a book."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnbook.bookkit.execute import TIMEOUT, cores, execute
+
+
+class CannotRun(Exception):
+    """The command can't do its work here; the text says why."""
+
+
+def run_execute(book: Path, *, jobs: int | None = None, timeout: float = TIMEOUT, only: Sequence[str] = ()) -> int:
+    """Execute the chapters that need it. Returns the exit status: 0, 1 when a chapter failed, 2 when it can't run."""
+    with _writing(book), _locked(book):
+        return execute(book, jobs=jobs, timeout=timeout, only=only).status
+
+
+def run_build(
+    book: Path,
+    *,
+    languages: Sequence[str] = ("ja",),
+    jobs: int | None = None,
+    timeout: float = TIMEOUT,
+    builder: str = "html",
+    base_url: str = "",
+    verbose: bool = False,
+) -> int:
+    """Execute, then run Sphinx for each language into `_build/<builder>/<language>`. Returns the worst exit status.
+
+    When a chapter fails Sphinx is not started: what it could say would follow from the missing numbers.
+    """
+    if not (book / "conf.py").is_file():
+        raise CannotRun(f"{book}: no conf.py there; expected the folder of a book")
+    if base_url:
+        os.environ["ATTNBOOK_BASE_URL"] = base_url
+    with _writing(book), _locked(book):
+        start = time.perf_counter()
+        outcome = execute(book, jobs=jobs, timeout=timeout)
+        if outcome.status:
+            print("Sphinx was not started: mend the chapters first", file=sys.stderr, flush=True)
+            return outcome.status
+        executed = time.perf_counter()
+        if len(languages) == 1:
+            status = run_sphinx(book, languages[0], builder=builder, jobs=jobs, verbose=verbose)
+        else:
+            # Sphinx keeps the language of its own labels for the life of a process.
+            options = ["--builder", builder, *(["--verbose"] if verbose else [])]
+            command = [sys.executable, "-m", "attnbook.bookkit", "sphinx", str(book), *options, "--language"]
+            status = max(subprocess.run([*command, language]).returncode for language in languages)
+        ended = time.perf_counter()
+    print(f"execution {executed - start:.1f} s, Sphinx {ended - executed:.1f} s", flush=True)
+    if status == 0 and builder == "html":
+        print("\n".join(f"built {book / '_build' / builder / language / 'index.html'}" for language in languages))
+    return status
+
+
+def run_sphinx(
+    book: Path, language: str, *, builder: str = "html", jobs: int | None = None, verbose: bool = False
+) -> int:
+    """Run Sphinx in this process, which must not have run it before. The caller holds the build's lock."""
+    from sphinx.application import Sphinx
+    from sphinx.errors import SphinxError
+    from sphinx.util.console import nocolor
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    if not sys.stderr.isatty():
+        nocolor()
+    doctrees = language if builder == "html" else f"{builder}-{language}"  # a page read for one is not news to another
+    overrides: dict[str, Any] = {"language": language}
+    try:
+        with patch_docutils(book), docutils_namespace():
+            app = Sphinx(
+                book, book, book / "_build" / builder / language, book / "_build" / "doctrees" / doctrees, builder,
+                confoverrides=overrides, status=sys.stdout if verbose else None, warning=sys.stderr,
+                parallel=jobs or cores(),
+            )  # fmt: skip
+            app.build()
+    except SphinxError as error:
+        print(f"{error.category}:\n{error}", file=sys.stderr, flush=True)
+        return 2
+    return app.statuscode
+
+
+@contextlib.contextmanager
+def _writing(book: Path) -> Iterator[None]:
+    """Turn what goes wrong with the output folder into one message."""
+    if not book.is_dir():
+        raise CannotRun(f"{book}: no such folder")
+    try:
+        yield
+    except OSError as error:
+        raise CannotRun(f"can't write below {book / '_build'}: {error}") from error
+
+
+@contextlib.contextmanager
+def _locked(book: Path) -> Iterator[None]:
+    """Wait until no other build is at work in the book. The lock ends with the process, however that ends."""
+    from filelock import FileLock, Timeout
+
+    folder = book / "_build"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "build.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        print(f"another build is at work in {folder}; waiting until it is done", flush=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def run_serve(book: Path, *, language: str = "ja", host: str = "127.0.0.1", port: int = 8000) -> int:
+    """Serve the book on this machine; after every change of it or of the package, execute, build, reload."""
+    from sphinx_autobuild.__main__ import main  # type: ignore[import-untyped]
+
+    import attnbook
+
+    package = Path(attnbook.__file__).parent
+    execute_first = shlex.join([sys.executable, "-m", "attnbook.bookkit", "execute", str(book)])
+    main([
+        str(book), str(book / "_build" / "html" / language), "-d", str(book / "_build" / "doctrees" / language),
+        "-q", "-D", f"language={language}", "--host", host, "--port", str(port), "--watch", str(package),
+        "--re-ignore", r"(/_build/|/__pycache__/|\.pyc$|/\.|~$)", "--pre-build", execute_first,
+    ])  # fmt: skip
+    return 0
