@@ -105,9 +105,9 @@ def _mend(element: ET.Element, name: str, kept: set[str], foreign: set[str], tin
         attributes["class"] = "plot-halo"
     link = attributes.pop(XLINK, None)
     if link is not None:
-        attributes["href"] = f"#{name}-{link[1:]}" if link.startswith("#") else link.replace("\n", "")
+        attributes["href"] = f"#{name}-{link[1:]}" if link.startswith("#") else "".join(link.split())
         if link.startswith("data:"):
-            _tint(attributes, name, tints)
+            _tint(attributes, tints)
     for key, value in list(attributes.items()):
         if key in ("href", "id"):
             continue
@@ -139,7 +139,7 @@ def _variable(colour: str, foreign: set[str]) -> str:
         return colour
 
 
-def _tint(attributes: dict[str, str], name: str, tints: set[str]) -> None:
+def _tint(attributes: dict[str, str], tints: set[str]) -> None:
     """Give an image that is one palette colour at many opacities that colour from the page, by a filter."""
     import numpy as np
     from PIL import Image
@@ -152,7 +152,7 @@ def _tint(attributes: dict[str, str], name: str, tints: set[str]) -> None:
         # Where a pixel is nearly transparent its colour is rounded coarsely, and does not show either.
         if opacity.any() and (np.abs(shades - wanted) * opacity <= 2).all():
             tints.add(colour)
-            attributes["filter"] = f"url(#{name}-tint-{palette.NAMES[colour]})"
+            attributes["filter"] = f"url(#tint-{palette.NAMES[colour]})"  # prefixed below, as every id
 
 
 def _filters(name: str, tints: set[str]) -> str:
