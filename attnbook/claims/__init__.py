@@ -1,1 +1,38 @@
-"""Claims: numbers and statements in prose, bound to measurements and judged at every build, in any language."""
+"""Claims: numbers and statements in prose, bound to measurements and judged at every build, in any language.
+
+A Sphinx extension: `extensions = ["attnbook.claims"]`. Nothing here is loaded before `setup` is called, so that the
+parser of numbers and the ledger can be used where Sphinx is not installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ENV_VERSION = 1
+"""Raised whenever the stored data changes its shape: every environment built before is then read anew."""
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register roles, domain, transforms and the gate with Sphinx."""
+    from attnbook.claims import gate, html, ledger_page, roles, settings, transforms
+    from attnbook.claims.domain import ClaimsDomain
+    from attnbook.claims.pot import Templates
+
+    settings.add_settings(app)
+    for role in roles.ROLES:
+        app.add_role(role, roles.ClaimRole())
+    app.add_domain(ClaimsDomain)
+    for transform in (transforms.ReadSource, transforms.CompareTranslations, transforms.CollectClaims):
+        app.add_transform(transform)
+    html.setup(app)  # registers nodes.claim_node with its HTML
+    ledger_page.setup(app)
+    app.add_event(gate.EVENT)
+    app.connect("env-updated", gate.judge_book, priority=900)
+    templates = Templates()
+    app.connect("builder-inited", templates.remember)
+    app.connect("build-finished", templates.finish)
+    app.connect("build-finished", gate.closing_line, priority=900)
+    return {"version": "1", "env_version": ENV_VERSION, "parallel_read_safe": True, "parallel_write_safe": True}

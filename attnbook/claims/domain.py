@@ -6,10 +6,11 @@ pages can draw it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from docutils.nodes import reference
 from sphinx.domains import Domain
 from sphinx.environment import BuildEnvironment
 
@@ -134,7 +135,7 @@ class ClaimsDomain(Domain):
 
     def chapters(self) -> Set[str]:
         """The pages that execute code or measured something."""
-        return self.data["chapters"].keys() | {docname for docname, made in self.data["measured"].items() if made}
+        return {*self.data["chapters"], *(docname for docname, made in self.data["measured"].items() if made)}
 
     def readers(self) -> Set[str]:
         """The pages that draw the entries of other pages."""
@@ -168,9 +169,9 @@ class ClaimsDomain(Domain):
                 if docname in otherdata[table]:
                     self.data[table][docname] = otherdata[table][docname]
 
-    def resolve_any_xref(self, *_args: Any, **_options: Any) -> Sequence[Any]:
+    def resolve_any_xref(self, *_args: Any, **_options: Any) -> list[tuple[str, reference]]:
         """Claims are no targets of references."""
-        return ()
+        return []
 
 
 def claims_domain(env: BuildEnvironment) -> ClaimsDomain:

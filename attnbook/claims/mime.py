@@ -10,6 +10,9 @@ from typing import Any
 
 from attnbook.measure import EXPERIMENT, MEASUREMENT, Measurement
 
+CELLS_SEEN = "attnbook_claims_cells"
+"""While a page is read: the number of each cell that measured, by MyST-NB's index (which counts text cells too)."""
+
 
 class MeasurementRenderer:
     """Takes measurements out of a page's outputs and into `ClaimsDomain`."""
@@ -33,6 +36,7 @@ def _note(env: Any, data: Any, notebook: Any) -> None:
     cell = None
     if data.cell_index is not None:
         cell = sum(1 for before in notebook.cells[: data.cell_index + 1] if before["cell_type"] == "code")
+        env.temp_data.setdefault(CELLS_SEEN, {})[data.cell_index] = cell
     try:
         measurement = Measurement.from_json(data.content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

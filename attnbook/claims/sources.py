@@ -17,7 +17,7 @@ from attnbook.claims.roles import ROLES
 
 _NAMES = "|".join(ROLES)
 _ROLE = re.compile(
-    rf"\{{(?P<myst>{_NAMES})\}}(?P<ticks>`+)(?P<content>(?:(?!\n[ \t]*\n).)*?)(?P=ticks)(?!`)"
+    rf"(?<!`)\{{(?P<myst>{_NAMES})\}}(?P<ticks>`+)(?P<content>(?:(?!\n[ \t]*\n).)*?)(?P=ticks)(?!`)"
     rf"|:(?P<rst>{_NAMES}):`(?P<rst_content>(?:(?!\n[ \t]*\n)[^`])*)`",
     re.DOTALL,
 )

@@ -1,0 +1,158 @@
+"""What a finished page claims, and what on it is refused: one pass over its document tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import get_node_line
+
+from attnbook.claims import unowned
+from attnbook.claims.catalogue import find_message
+from attnbook.claims.domain import Claim, claims_domain
+from attnbook.claims.mime import CELLS_SEEN
+from attnbook.claims.neighbours import outside
+from attnbook.claims.nodes import claim_node, page_text
+from attnbook.claims.placement import Printed, forbidden_place, printed_roles
+from attnbook.claims.prose import Block, blocks
+from attnbook.claims.settings import document_of, language_of, relative, source_language
+from attnbook.claims.sources import LITERAL, line_of, roles_in
+
+CELL_ANCHOR = "code-cell-{}"
+"""The id given to a page's code cells, counted from 1, so that a claim can link to the cell that measured it."""
+
+
+class Collector:
+    """Reads one page. `messages` gives the source message of each block, by the identity of its node."""
+
+    def __init__(
+        self,
+        app: Sphinx,
+        env: BuildEnvironment,
+        document: nodes.document,
+        lines: Sequence[str],
+        messages: Mapping[int, str],
+        translates: bool,
+    ) -> None:
+        self.app, self.env, self.document = app, env, document
+        self.lines, self.messages, self.translates = lines, messages, translates
+        self.page = env.docname
+        self.path = document_of(app, env.docname)
+        self.domain = claims_domain(env)
+
+    def run(self) -> None:
+        """Collect claims, then refuse printed roles, words outside a role, and numerals that nobody owns."""
+        self._cells()
+        for number, node in enumerate(self.document.findall(claim_node)):
+            node["number"] = number
+            self.domain.note_claim(self.page, self._claim(node, number))
+        for printed in printed_roles(self.document):
+            if not printed.allowed:
+                self._printed(printed)
+        for block in blocks(self.document):
+            language = self._language(block.node)
+            self._neighbours(block, language)
+            if self.app.config.claims_check_numerals:
+                self._numerals(block, language)
+
+    def _cells(self) -> None:
+        """Give each cell that measured an id to link to; drop the empty box of a cell that only measured."""
+        numbers: dict[int, int] = self.env.temp_data.pop(CELLS_SEEN, None) or {}
+        for cell in list(self.document.findall(nodes.container)):
+            if cell.get("nb_element") == "cell_code":
+                self.domain.note_chapter(self.page)
+                if cell.get("cell_index") in numbers:
+                    cell["ids"].append(CELL_ANCHOR.format(numbers[cell["cell_index"]]))
+            elif cell.get("nb_element") == "cell_code_output" and not cell.children:
+                cell.parent.remove(cell)
+
+    # -- claims ---------------------------------------------------------------------------------------------------
+
+    def _claim(self, node: claim_node, number: int) -> Claim:
+        role, text = node["role"], page_text(node)
+        status, message = "", ""
+        if place := forbidden_place(node):
+            status, message = "misplaced", f"{role} {text!r} stands in {place}: move it into running text"
+        elif node["malformed"]:
+            written = f"{{{role}}}`{node['raw']}`"
+            status, message = "malformed", f"{written} has {node['malformed']}: write {{{role}}}`text <id>`"
+        elif node.get("untranslated"):
+            status, message = "untranslated", node["untranslated"]
+        return Claim(
+            role, node["ident"], text, self._document(node), node.line or 1, self._language(node), number,
+            po=node.get("po", ""), po_line=node.get("po_line", 0), status=status, message=message,
+        )  # fmt: skip
+
+    def _document(self, node: nodes.Element) -> str:
+        source = node.source or ""
+        if not source or "<translated>" in source:
+            return self.path
+        return relative(self.app, source)
+
+    def _language(self, node: nodes.Element) -> str:
+        """The language a block is in: the build's, or the source's where a translation left it as it was."""
+        if not self.translates:
+            return source_language(self.app) if self.app.config.claims_source_language else language_of(self.app)
+        parent: nodes.Element | None = node
+        while parent is not None and "translated" not in parent:
+            parent = parent.parent
+        return language_of(self.app) if parent is not None and parent["translated"] else source_language(self.app)
+
+    # -- what is refused --------------------------------------------------------------------------------------------
+
+    def _printed(self, printed: Printed) -> None:
+        match = LITERAL.search(printed.text)
+        roles = roles_in(printed.text)
+        shown = f"{{{roles[0].role}}}`{roles[0].raw}`" if roles else match[0] if match else ""
+        why = f"in {printed.place} is printed as it stands"
+        if printed.place == "a table cell":
+            why += " (a | ends a table cell)"
+        elif printed.place == "text":
+            why += " (a backtick missing?)"
+        snippets = [line for line in printed.text.split("\n") if LITERAL.search(line)] + [shown]
+        self._problem(printed.node, "printed", f"{shown} {why}: a role works in running text only", snippets)
+
+    def _neighbours(self, block: Block, language: str) -> None:
+        for start, node in block.claims:
+            if node["role"] != "claim" or node["malformed"]:
+                continue
+            text = page_text(node)
+            words = outside(text, block.text[:start], block.text[start + 1 :], language)
+            if words:
+                message = f"claim {node['ident']} says {text} but {words!r} beside it belongs inside the role"
+                self._problem(node, "unit outside", message, [], line=node.line or 1)
+
+    def _numerals(self, block: Block, language: str) -> None:
+        for numeral in unowned.find(block.text, language):
+            snippets = [block.around(numeral.start, numeral.end), numeral.text]
+            message = f"nobody owns the number {numeral.text}: write it as a claim, or a small count in words"
+            self._problem(block.node, "unowned", message, snippets)
+        for code in block.code:
+            if getattr(unowned, "states_result", lambda *_: False)(code, language):
+                short = " ".join(code.split())
+                message = f"code or formula {short!r} states a result that nobody owns: write the number as a claim"
+                self._problem(block.node, "unowned", message, [code.split("\n")[0]])
+
+    def _problem(
+        self, node: nodes.Node, status: str, message: str, snippets: Sequence[str], line: int | None = None
+    ) -> None:
+        """Report at the source's line, or in a translated block at its message in the catalogue."""
+        block = node if isinstance(node, nodes.Element) else node.parent
+        while self.translates and block is not None:
+            if block.get("translated") and id(block) in self.messages:
+                where = find_message(self.env, self.page, self.messages[id(block)])
+                document = relative(self.app, where.path)
+                self.domain.problem(self.page, where.line, status, message, document=document)
+                return
+            block = block.parent
+        if line is None:
+            try:
+                line = get_node_line(node if isinstance(node, nodes.Element) else node.parent)
+            except ValueError:
+                line = 1
+            if str(self.env.doc2path(self.page)).endswith(".ipynb"):
+                line = 1
+            line = line_of(self.lines, snippets, line)
+        self.domain.problem(self.page, line, status, message)

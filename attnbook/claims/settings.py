@@ -1,0 +1,92 @@
+"""The extension's settings, and what follows from them: paths in messages, languages, which pages are chapters."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from attnbook.claims.catalogue import has_catalogues
+from attnbook.claims.domain import ClaimsDomain
+from attnbook.claims.numerals import LANGUAGES
+
+
+def add_settings(app: Sphinx) -> None:
+    """Declare the settings of conf.py.
+
+    `claims_root`: the folder that paths in messages and in the ledger are relative to; itself relative to conf.py.
+    Default: the parent of the source folder, so that a page of `docs/` is `docs/page.md`.
+    `claims_ledger_json`: where the ledger is written, relative to conf.py; default `ledger.json` in the output folder.
+    In a build of another language than the source's, `ledger.json` becomes `ledger.ko.json`.
+    `claims_source_language`: the language the sources are written in; needed as soon as there are translations.
+    `claims_chapters`: patterns of page names (`chapters/*`) that must hold a claim. Default: every page that executes
+    code or measures something. An empty list: none must.
+    `claims_check_numerals`: must every numeral in prose be a claim? Default: yes.
+    """
+    app.add_config_value("claims_root", "", "env", types=frozenset({str}))
+    app.add_config_value("claims_ledger_json", "", "", types=frozenset({str}))
+    app.add_config_value("claims_source_language", "", "env", types=frozenset({str}))
+    app.add_config_value("claims_chapters", None, "", types=frozenset({list, tuple, type(None)}))
+    app.add_config_value("claims_check_numerals", True, "env", types=frozenset({bool}))
+
+
+def root(app: Sphinx) -> Path:
+    """The folder that paths are relative to."""
+    configured = app.config.claims_root
+    return (Path(app.confdir) / configured).resolve() if configured else Path(app.srcdir).resolve().parent
+
+
+def relative(app: Sphinx, path: Path | str) -> str:
+    """A path as messages show it: relative to the root, with forward slashes."""
+    return Path(os.path.relpath(Path(path).resolve(), root(app))).as_posix()
+
+
+def document_of(app: Sphinx, docname: str) -> str:
+    """The source of a page, as messages show it."""
+    return relative(app, app.env.doc2path(docname))
+
+
+def spoken(language: str | None) -> str:
+    """The language whose numerals a Sphinx language code asks for; English for a language that we cannot read."""
+    primary = (language or "en").replace("-", "_").partition("_")[0].lower()
+    return primary if primary in LANGUAGES else "en"
+
+
+def language_of(app: Sphinx) -> str:
+    """The language of this build, as numbers are read."""
+    return spoken(app.config.language)
+
+
+def source_language(app: Sphinx) -> str:
+    """The language the sources are written in, as numbers are read."""
+    return spoken(app.config.claims_source_language or app.config.language)
+
+
+def is_translation(app: Sphinx) -> bool:
+    """Is this build a translation, in which every message that holds a claim must be translated?
+
+    Without `claims_source_language` it is one if there are catalogues for its language; the gate then asks for the
+    setting, since the source's numbers cannot be read.
+    """
+    source = app.config.claims_source_language
+    return str(source) != str(app.config.language) if source else has_catalogues(app)
+
+
+def chapters(app: Sphinx, domain: ClaimsDomain) -> set[str]:
+    """The pages that must hold at least one claim."""
+    patterns = app.config.claims_chapters
+    if patterns is None:
+        return set(domain.chapters())
+    return {page for page in app.env.found_docs if any(fnmatchcase(page, pattern) for pattern in patterns)}
+
+
+def ledger_path(app: Sphinx) -> Path:
+    """Where this build writes its ledger."""
+    configured = app.config.claims_ledger_json
+    path = Path(app.confdir) / configured if configured else Path(app.outdir) / "ledger.json"
+    source = app.config.claims_source_language
+    if source and str(app.config.language) != str(source):
+        path = path.with_name(f"{path.stem}.{app.config.language}{path.suffix}")
+    return path

@@ -1,0 +1,165 @@
+"""What is taken from a page while it is read, in three steps around Sphinx's translation of it.
+
+1. `ReadSource`, before `Locale` (priority 20): every role's exact line; the roles that were lost; what each message
+   claims.
+2. `CompareTranslations`, right after it: each translated message against what it claimed before.
+3. `CollectClaims`, when the page is whole and before Sphinx copies its titles (880): claims, forbidden places, printed
+   roles, numerals that nobody owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from docutils import nodes
+from sphinx.builders.gettext import MessageCatalogBuilder
+from sphinx.transforms import SphinxTransform
+from sphinx.util.nodes import extract_messages
+
+from attnbook.claims.catalogue import PoMessage, find_message
+from attnbook.claims.collect import Collector
+from attnbook.claims.domain import ClaimsDomain, Message, claims_domain
+from attnbook.claims.nodes import claim_node, page_text
+from attnbook.claims.placement import printed_roles
+from attnbook.claims.settings import is_translation, language_of, relative, source_language
+from attnbook.claims.sources import Written, match_up, read_source, roles_in
+from attnbook.claims.translations import Said, differences
+
+_KEPT = "attnbook_claims"
+
+
+@dataclass
+class Remembered:
+    """What the steps hand to one another while one page is read."""
+
+    lines: list[str] = field(default_factory=list)
+    messages: dict[int, tuple[nodes.Element, str, tuple[Said, ...], int]] = field(default_factory=dict)
+    """By the identity of the block's node, which survives translation: node, message, its claims, its line."""
+
+
+class _Step(SphinxTransform):
+    @property
+    def domain(self) -> ClaimsDomain:
+        return claims_domain(self.env)
+
+    @property
+    def remembered(self) -> Remembered:
+        return cast(Remembered, self.env.temp_data[_KEPT])
+
+    @property
+    def translates(self) -> bool:
+        return is_translation(self.app) and not isinstance(self.app.builder, MessageCatalogBuilder)
+
+
+class ReadSource(_Step):
+    """Find each role of the page in its source, and remember what each message claims."""
+
+    default_priority = 19
+
+    def apply(self, **_options: Any) -> None:
+        """Runs on the page as it was parsed, in the language it was written in."""
+        path = Path(self.env.doc2path(self.env.docname))
+        source = read_source(path)
+        self.env.temp_data[_KEPT] = Remembered(source.split("\n"))
+        self._find_lines(path, roles_in(source))
+        for node, text in extract_messages(self.document):
+            said = tuple(Said(c["role"], c["ident"], page_text(c)) for c in node.findall(claim_node))
+            line = next((c.line for c in node.findall(claim_node) if c.line), node.line) or 1
+            self.remembered.messages[id(node)] = (node, text, said, line)
+            if said:
+                self.domain.note_message(
+                    self.env.docname, Message(text, tuple((s.role, s.ident, s.text) for s in said))
+                )
+
+    def _find_lines(self, path: Path, written: Sequence[Written]) -> None:
+        in_notebook = path.suffix == ".ipynb"  # MyST-NB's lines are no lines of the file there
+        claims = [node for node in self.document.findall(claim_node) if _source(node) in ("", str(path))]
+        seen = [Written(node["role"], node["raw"], 0 if in_notebook else node.line or 0) for node in claims]
+        in_cells = ""
+        for printed in printed_roles(self.document):
+            seen += [Written(role.role, role.raw) for role in roles_in(printed.text)]
+            in_cells += printed.text if printed.place == "a table cell" else ""
+        lines, lost = match_up(seen, written)
+        for node, line in zip(claims, lines, strict=False):
+            node.line = line or node.line or 1
+        for role in lost:
+            if "|" in role.raw and role.raw.partition("|")[0].rstrip() in in_cells:
+                continue  # a | ended the table cell; its first half is on the page, and is refused there
+            where = f" in {role.place}" if role.place else ""
+            message = f"{role.role} {role.raw!r}{where} never reaches the page: move it into running text"
+            self.domain.problem(self.env.docname, role.line, "misplaced", message)
+
+
+class CompareTranslations(_Step):
+    """Compare what each translated message claims with what its source does."""
+
+    default_priority = 21  # right after Locale
+
+    def apply(self, **_options: Any) -> None:
+        """Marks the claims of messages that are not translated; they are not judged, the message fails."""
+        if not self.translates:
+            return
+        for node, text, ours, line in self.remembered.messages.values():
+            claims = list(node.findall(claim_node))
+            if not ours and not claims:
+                continue
+            where = find_message(self.env, self.env.docname, text)
+            if not node.get("translated"):
+                self._untranslated(claims, where, ours)
+                continue
+            for claim in claims:
+                claim["po"], claim["po_line"] = relative(self.app, where.path), where.line
+                claim.line = line
+            theirs = [Said(claim["role"], claim["ident"], page_text(claim)) for claim in claims]
+            for status, message in differences(ours, theirs, source_language(self.app), language_of(self.app)):
+                self._problem(where, status, message)
+        self._outside_messages()
+
+    def _untranslated(self, claims: Sequence[claim_node], where: PoMessage, ours: Sequence[Said]) -> None:
+        state = {
+            "translated": "has a translation that Sphinx does not use (not one paragraph?)",
+            "missing": "is not in the catalogue",
+            "no catalogue": "has no catalogue",
+            "unreadable": "is in a catalogue that cannot be read",
+        }.get(where.state, f"is {where.state}")
+        held = ", ".join(map(str, ours))
+        message = f"a message that holds {held} {state} in {language_of(self.app)}"
+        self._problem(where, "fuzzy" if where.state == "fuzzy" else "untranslated", message)
+        for claim in claims:
+            claim["untranslated"] = message
+            claim["po"], claim["po_line"] = relative(self.app, where.path), where.line
+
+    def _outside_messages(self) -> None:
+        """Claims that no message holds cannot be translated: they would stay in the source's language."""
+        held = {id(c) for node, *_ in self.remembered.messages.values() for c in node.findall(claim_node)}
+        for claim in self.document.findall(claim_node):
+            if id(claim) not in held:
+                message = f"{claim['role']} {page_text(claim)!r} stands where no translation reaches it"
+                claim["untranslated"] = message
+                self.domain.problem(self.env.docname, claim.line or 1, "untranslated", message)
+
+    def _problem(self, where: PoMessage, status: str, message: str) -> None:
+        self.domain.problem(
+            self.env.docname, where.line, status, message, document=relative(self.app, where.path)
+        )  # fmt: skip
+
+
+class CollectClaims(_Step):
+    """Put the page's claims into the domain, and refuse what may not be on the page."""
+
+    default_priority = 870
+
+    def apply(self, **_options: Any) -> None:
+        """Runs on the finished page, in the language of the build."""
+        remembered = self.remembered
+        del self.env.temp_data[_KEPT]
+        messages = {key: text for key, (_, text, _, _) in remembered.messages.items()}
+        Collector(self.app, self.env, self.document, remembered.lines, messages, self.translates).run()
+
+
+def _source(node: nodes.Element) -> str:
+    source = node.source or ""
+    return "" if source.endswith("<translated>") else source
