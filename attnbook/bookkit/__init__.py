@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 # `attnbook.bookkit.figures` without it.
 _PARTS = (
     "reader",
+    "finished",
     "maths",
     "plots",
     "emphasis",
     "folded",
     "site",
+    "lints",
+    "built_lints",
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,13 +28,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return build.run_build(
                     book, languages=options.language or ["ja"], jobs=options.jobs, timeout=options.timeout,
                     builder=options.builder, base_url=options.base_url, verbose=options.verbose,
+                    strict=options.strict,
                 )  # fmt: skip
             case "sphinx":
-                return build.run_sphinx(book, options.language, builder=options.builder, verbose=options.verbose)
+                return build.run_sphinx(
+                    book, options.language, builder=options.builder, verbose=options.verbose, strict=options.strict
+                )
             case _:
                 return build.run_serve(book, language=options.language, port=options.port, host=options.host)
-    except (build.CannotRun, ModuleNotFoundError) as error:
-        print(f"{_reason(error)}", file=sys.stderr)
+    except build.CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(
+            f'the package {error.name} is not installed here; what the book needs: pip install ".[book]"',
+            file=sys.stderr,
+        )
+        return 2
+    except Exception:  # a fault of ours or of Sphinx: say where, and not with the status of a failed claim
+        traceback.print_exc()
         return 2
     except KeyboardInterrupt:
         print("interrupted: chapters that had run are kept", file=sys.stderr)
@@ -41,12 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except asyncio.CancelledError:
         print("terminated: chapters that had run are kept", file=sys.stderr)
         return 143
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f'the package {error.name} is not installed here; what the book needs: pip install ".[book]"'
-    return str(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,13 +67,14 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("book", type=Path, help="the book's folder")
     for command in (execute, full):
         command.add_argument("--jobs", type=_positive, help="chapters run side by side (default: one a core)")
-        command.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds a cell may take (%(default)g)")
+        command.add_argument("--timeout", type=_seconds, default=TIMEOUT, help="seconds a cell may take (%(default)g)")
     execute.add_argument("--only", nargs="+", default=[], metavar="CHAPTER", help="only these, such as 03-scaling")
     full.add_argument("--language", action="append", help="ja, ko or en; may be given several times (default: ja)")
     full.add_argument("--base-url", default="", help="address the book will have, for canonical links")
     for command in (full, sphinx):
         command.add_argument("--builder", default="html", help="Sphinx's builder (%(default)s)")
         command.add_argument("--verbose", action="store_true", help="show what Sphinx says on its way")
+        command.add_argument("--strict", action="store_true", help="a warning of Sphinx is a failure")
     for command in (sphinx, serve):
         command.add_argument("--language", default="ja")
     serve.add_argument("--host", default="127.0.0.1")
@@ -79,6 +87,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
     return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected more than 0 seconds, got {text}")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import subprocess
@@ -10,9 +11,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from attnbook.bookkit.execute import TIMEOUT, cores, execute
+
+_UNWRITABLE = {
+    errno.EACCES, errno.EDQUOT, errno.EEXIST, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ENOSPC, errno.ENOTDIR,
+    errno.EPERM, errno.EROFS,
+}  # fmt: skip
 
 
 class CannotRun(Exception):
@@ -34,6 +39,7 @@ def run_build(
     builder: str = "html",
     base_url: str = "",
     verbose: bool = False,
+    strict: bool = False,
 ) -> int:
     """Execute, then run Sphinx for each language into `_build/<builder>/<language>`. Returns the worst exit status.
 
@@ -51,10 +57,10 @@ def run_build(
             return outcome.status
         executed = time.perf_counter()
         if len(languages) == 1:
-            status = run_sphinx(book, languages[0], builder=builder, jobs=jobs, verbose=verbose)
+            status = run_sphinx(book, languages[0], builder=builder, jobs=jobs, verbose=verbose, strict=strict)
         else:
             # Sphinx keeps the language of its own labels for the life of a process.
-            options = ["--builder", builder, *(["--verbose"] if verbose else [])]
+            options = ["--builder", builder, *["--verbose"] * verbose, *["--strict"] * strict]
             command = [sys.executable, "-m", "attnbook.bookkit", "sphinx", str(book), *options, "--language"]
             status = max(subprocess.run([*command, language]).returncode for language in languages)
         ended = time.perf_counter()
@@ -65,9 +71,18 @@ def run_build(
 
 
 def run_sphinx(
-    book: Path, language: str, *, builder: str = "html", jobs: int | None = None, verbose: bool = False
+    book: Path,
+    language: str,
+    *,
+    builder: str = "html",
+    jobs: int | None = None,
+    verbose: bool = False,
+    strict: bool = False,
 ) -> int:
-    """Run Sphinx in this process, which must not have run it before. The caller holds the build's lock."""
+    """Run Sphinx in this process, which must not have run it before. The caller holds the build's lock.
+
+    `strict` makes every warning of Sphinx a failure, on the next build again. Raises CannotRun when Sphinx has to stop.
+    """
     from sphinx.application import Sphinx
     from sphinx.errors import SphinxError
     from sphinx.util.console import nocolor
@@ -75,19 +90,19 @@ def run_sphinx(
 
     if not sys.stderr.isatty():
         nocolor()
-    doctrees = language if builder == "html" else f"{builder}-{language}"  # a page read for one is not news to another
-    overrides: dict[str, Any] = {"language": language}
+    output = book / "_build" / builder / language
+    # Each builder has its own doctrees: a page that one has read again is no news to another.
+    doctrees = book / "_build" / "doctrees" / (language if builder == "html" else f"{builder}-{language}")
     try:
         with patch_docutils(book), docutils_namespace():
             app = Sphinx(
-                book, book, book / "_build" / builder / language, book / "_build" / "doctrees" / doctrees, builder,
-                confoverrides=overrides, status=sys.stdout if verbose else None, warning=sys.stderr,
+                book, book, output, doctrees, builder, confoverrides={"language": language},
+                status=sys.stdout if verbose else None, warning=sys.stderr, warningiserror=strict,
                 parallel=jobs or cores(),
             )  # fmt: skip
             app.build()
     except SphinxError as error:
-        print(f"{error.category}:\n{error}", file=sys.stderr, flush=True)
-        return 2
+        raise CannotRun(f"{error.category}:\n{error}") from error
     return app.statuscode
 
 
@@ -99,6 +114,8 @@ def _writing(book: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
         raise CannotRun(f"can't write below {book / '_build'}: {error}") from error
 
 

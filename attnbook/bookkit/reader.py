@@ -1,9 +1,7 @@
 """Puts the results of executed chapters into their pages; Sphinx itself executes nothing.
 
 A chapter without a result for what it says now is an error that names it, never a silent run and never an old number.
-Sphinx judges by a page's own file whether to read it again; here a page is also read again when its result is another
-one. And a build that was stopped half-way leaves doctrees of which nobody knows which are new: the next one starts
-afresh.
+Sphinx judges by a page's own file whether to read it again; here a page is also read again when its result is another.
 """
 
 from __future__ import annotations
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from sphinx.config import Config
     from sphinx.environment import BuildEnvironment
 
-UNFINISHED = "unfinished-"
-"""With the builder's name, names the file that lies in the doctree folder while the builder is at work."""
-
 
 class NotExecuted(SphinxError):
     """Chapters have no result for what they say now."""
@@ -45,12 +40,10 @@ def setup(app: Sphinx) -> None:
     """Read chapters with their stored results. `bookkit_results = False` leaves everything to MyST-NB."""
     app.add_config_value("bookkit_results", True, "env", bool)
     app.connect("config-inited", _start)
-    app.connect("builder-inited", _mark)
     app.connect("env-get-outdated", _outdated)
     app.connect("source-read", _fill, priority=900)  # after whoever changes the text
     app.connect("env-purge-doc", _purge)
     app.connect("env-merge-info", _merge)
-    app.connect("build-finished", _finish)
 
 
 def filled(text: str) -> NotebookNode:
@@ -62,22 +55,6 @@ def filled(text: str) -> NotebookNode:
 def _start(app: Sphinx, config: Config) -> None:
     if config.bookkit_results:
         config.nb_execution_mode = "off"
-    if any(Path(app.doctreedir).glob(f"{UNFINISHED}*")):
-        Path(app.doctreedir, "environment.pickle").unlink(missing_ok=True)
-
-
-def _marker(app: Sphinx) -> Path:
-    return Path(app.doctreedir, UNFINISHED + app.builder.name)
-
-
-def _mark(app: Sphinx) -> None:
-    _marker(app).parent.mkdir(parents=True, exist_ok=True)
-    _marker(app).touch()
-
-
-def _finish(app: Sphinx, error: Exception | None) -> None:
-    if error is None or isinstance(error, NotExecuted):  # the latter comes before anything is read
-        _marker(app).unlink(missing_ok=True)
 
 
 def _results(env: BuildEnvironment) -> dict[str, str]:
@@ -106,7 +83,6 @@ def _outdated(
         elif _results(env).get(chapter.name) != result.digest:
             outdated.append(chapter.name)
     if problems:
-        _marker(app).unlink(missing_ok=True)
         raise NotExecuted("\n".join([*problems, _advice(book)]))
     return outdated
 

@@ -24,8 +24,6 @@ from pathlib import PurePath
 from types import CodeType, ModuleType
 from typing import Any
 
-PACKAGE = "attnbook"
-
 _trace = os.environ.get("ATTNBOOK_TRACE", "")
 _book = os.environ.get("ATTNBOOK_BOOK", "")
 _roots = tuple(root + os.sep for root in os.environ.get("ATTNBOOK_ROOTS", "").split(os.pathsep) if root)
@@ -42,17 +40,15 @@ def start() -> None:
 
 
 class _Finder:
-    """Finds what the other finders find, but has the package's modules compiled by `_Loader`."""
+    """Finds what the other finders find, but has modules of the package and the book compiled by `_Loader`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name.partition(".")[0] != PACKAGE:
-            return None
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
             if spec is not None:
-                if type(spec.loader) is SourceFileLoader:
+                if type(spec.loader) is SourceFileLoader and os.path.realpath(spec.loader.path).startswith(_roots):
                     spec.loader = _Loader(spec.loader.name, spec.loader.path)
                 return spec
         return None
