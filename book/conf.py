@@ -59,5 +59,6 @@ html_theme_options = {
     "use_issues_button": False,
     "use_edit_page_button": False,
     "navigation_with_keys": False,
+    "primary_sidebar_end": [],  # the theme's place for advertisements
     "navbar_persistent": [],  # the sidebar has the search field
 }
