@@ -1,0 +1,100 @@
+"""The words around a claim on the page, in three languages, and numbers and intervals written without words.
+
+A page in any other language gets the English words. Numbers need no language here: `8,886,110`, `1.2×10⁻⁶`,
+`0.945 ≤ x < 0.955`.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final
+
+from attnbook.measure import Value
+
+WORDS: Final[dict[str, dict[str, str]]] = {
+    "en": {
+        "measured value": "measured", "accepts": "the text accepts", "kind": "kind", "spread": "standard deviation",
+        "device": "device", "source": "source", "experiment": "experiment", "cell": "cell {number}",
+        "place": "measured in", "verdict": "verdict", "true": "true", "false": "false", "point": "percentage points",
+        "measured": "measured in this build", "parameter": "setting of the experiment",
+        "derived": "derived from other measurements", "recorded": "recorded", "cited": "cited",
+        "text": "in the text", "page": "page", "line": "line {number}", "claims": "Every number in this book",
+        "summary": "{judged} judged, {unowned} unowned", "fine": "fine", "not fine": "{count} not fine",
+        "scroll": "Table of all numbers",
+    },
+    "ja": {
+        "measured value": "測定値", "accepts": "文が認める範囲", "kind": "種類", "spread": "標準偏差",
+        "device": "装置", "source": "出典", "experiment": "実験", "cell": "セル {number}",
+        "place": "測定した場所", "verdict": "判定", "true": "真", "false": "偽", "point": "ポイント",
+        "measured": "このビルドでの測定", "parameter": "実験の設定値",
+        "derived": "測定値からの計算", "recorded": "記録", "cited": "引用",
+        "text": "本文", "page": "ページ", "line": "{number} 行目", "claims": "この本のすべての数字",
+        "summary": "照合した数字は {judged} 件、測定に結びつかない数字は {unowned} 件です。",
+        "fine": "一致", "not fine": "一致しないもの {count} 件",
+        "scroll": "すべての数字の表",
+    },
+    "ko": {
+        "measured value": "측정값", "accepts": "글이 허용하는 범위", "kind": "종류", "spread": "표준편차",
+        "device": "장치", "source": "출처", "experiment": "실험", "cell": "셀 {number}",
+        "place": "측정한 곳", "verdict": "판정", "true": "참", "false": "거짓", "point": "%p",
+        "measured": "이 빌드에서 측정", "parameter": "실험의 설정값",
+        "derived": "측정값에서 계산", "recorded": "기록", "cited": "인용",
+        "text": "본문", "page": "페이지", "line": "{number}행", "claims": "이 책의 모든 숫자",
+        "summary": "대조한 숫자 {judged}개, 측정과 연결되지 않은 숫자 {unowned}개.",
+        "fine": "일치", "not fine": "일치하지 않는 것 {count}개",
+        "scroll": "모든 숫자의 표",
+    },
+}  # fmt: skip
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def words(language: str | None) -> dict[str, str]:
+    """The words of a Sphinx language code (`ja`, `ko_KR`, …); English for any other."""
+    return WORDS.get((language or "en").replace("-", "_").split("_")[0].lower(), WORDS["en"])
+
+
+def number(value: Value | None, language: str | None = "en") -> str:
+    """A value at up to six significant digits, thousands separated; "–" if there is none.
+
+    Integers and fractions are whole; a real too large or small to read gets a power of ten.
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return words(language)["true" if value else "false"]
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    if isinstance(value, Fraction):
+        return str(value).replace("-", "−")
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    mantissa, _, exponent = f"{value:.5e}".partition("e")
+    power = int(exponent)
+    readable = value == 0 or -5 < power < 9
+    text = f"{value:,.{max(0, 5 - power)}f}" if readable else mantissa
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    if not readable:
+        text += "×10" + str(power).translate(_SUPERSCRIPT)
+    return text.replace("-", "−")
+
+
+def quantity(value: Value | None, unit: str, language: str | None = "en") -> str:
+    """A value with its unit; a ratio and a bare number have none to show."""
+    text = number(value, language)
+    if value is None or unit in ("", "ratio") or isinstance(value, bool):
+        return text
+    return f"{text} {words(language)['point'] if unit == 'point' else unit}"
+
+
+def interval(low: float | None, high: float | None, *, low_open: bool, high_open: bool) -> str:
+    """An interval as a formula: `0.945 ≤ x < 0.955`, `x < 10⁻⁶`, `x = 3`; an end that is None is unbounded."""
+    if low is not None and low == high:
+        return f"x = {number(low)}"
+    left = "" if low is None else f"{number(low)} {'<' if low_open else '≤'} "
+    right = "" if high is None else f" {'<' if high_open else '≤'} {number(high)}"
+    if left and not right:
+        return f"x {'>' if low_open else '≥'} {number(low)}"
+    return f"{left}x{right}"
