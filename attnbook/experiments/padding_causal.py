@@ -1,0 +1,70 @@
+"""Sequences of different lengths in one causal batch: does each come out as if it were alone?
+
+The filling is loud garbage, so that whoever looks at it shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from attnbook.experiments._attend import attend
+from attnbook.measure import experiment, measure
+from attnbook.reference import padding_mask
+
+Side = Literal["left", "right"]
+
+
+@experiment
+def run(
+    seed: int = 0, lengths: tuple[int, ...] = (7, 4, 5), tokens: int = 7, head_dim: int = 16, garbage: float = 10.0
+) -> dict[str, Any]:
+    """Left and right filling, with and without a padding mask, each sequence compared with itself alone."""
+    generator = torch.Generator().manual_seed(seed)
+    alone = [torch.randn(3, 1, 1, length, head_dim, generator=generator) for length in lengths]
+
+    def batch(side: Side) -> Tensor:
+        """(3, b, 1, t, d): q, k, v of all sequences, with garbage at `side`."""
+        packed = garbage * torch.randn(3, len(lengths), 1, tokens, head_dim, generator=generator)
+        for b, one in enumerate(alone):
+            packed[:, b : b + 1, :, _place(lengths[b], tokens, side)] = one
+        return packed
+
+    def error(side: Side, *, masked: bool, is_causal: bool = True, dtype: torch.dtype = torch.float32) -> float:
+        q, k, v = batch(side).to(dtype)
+        mask = padding_mask(torch.tensor(lengths), tokens, side=side) if masked else None
+        out = attend(q, k, v, mask=mask, is_causal=is_causal)
+        worst = 0.0
+        for b, one in enumerate(alone):
+            expected = attend(*one.to(dtype), is_causal=is_causal)
+            got = out[b : b + 1, :, _place(lengths[b], tokens, side)]
+            worst = max(worst, float((got - expected).abs().max()))
+        return worst
+
+    sides: tuple[Side, Side] = ("left", "right")
+    right = [error(side, masked=True, is_causal=causal) for side in sides for causal in (True, False)]
+    measure("mask.padded_error", max(right))
+    measure("mask.right_without_mask_error", error("right", masked=False))
+    measure("mask.left_without_mask_error", error("left", masked=False))
+    measure("mask.encoder_right_without_mask_error", error("right", masked=False, is_causal=False))
+    half = [error(side, masked=True, dtype=dtype) for side in sides for dtype in (torch.float16, torch.bfloat16)]
+    measure("mask.padded_half_error", max(half))
+
+    for side in sides:
+        q, k, v = batch(side)
+        mask = padding_mask(torch.tensor(lengths), tokens, side=side)
+        ones = attend(q, k, torch.ones_like(v), mask=mask, is_causal=True)
+        measure(f"mask.{side}_empty_rows", (ones == 0).all(-1).sum())
+
+    q, k, v = batch("right")
+    v[~padding_mask(torch.tensor(lengths), tokens).mT.expand_as(v)] = torch.nan
+    spoiled = attend(q, k, v, mask=padding_mask(torch.tensor(lengths), tokens), is_causal=True)
+    measure("mask.nan_in_filling_spreads", bool(spoiled[1:].isnan().all()) and not bool(spoiled[0].isnan().any()))
+    return {}
+
+
+def _place(length: int, tokens: int, side: Side) -> slice:
+    """Where the tokens stand."""
+    return slice(0, length) if side == "right" else slice(tokens - length, tokens)
