@@ -22,6 +22,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     from attnbook.claims.pot import Templates
 
     settings.add_settings(app)
+    app.connect("config-inited", settings.resolve_paths)
     for role in roles.ROLES:
         app.add_role(role, roles.ClaimRole())
     app.add_domain(ClaimsDomain)

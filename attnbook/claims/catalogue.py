@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from babel.messages import pofile
-from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.i18n import docname_to_domain
 
@@ -43,11 +42,11 @@ def find_message(env: BuildEnvironment, docname: str, text: str) -> PoMessage:
     return PoMessage(path, 1, "missing" if path.is_file() else "no catalogue")
 
 
-def has_catalogues(app: Sphinx) -> bool:
+def has_catalogues(env: BuildEnvironment) -> bool:
     """Is there any catalogue for the build's language?"""
-    language = str(app.config.language)
-    for directory in app.config.locale_dirs:
-        folder = Path(app.srcdir) / directory / language / "LC_MESSAGES"
+    language = str(env.config.language)
+    for directory in env.config.locale_dirs:
+        folder = Path(env.srcdir) / directory / language / "LC_MESSAGES"
         if folder.is_dir() and any(path.suffix in (".po", ".mo") for path in folder.rglob("*")):
             return True
     return False

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from docutils import nodes
-from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.nodes import get_node_line
 
 from attnbook.claims import unowned
 from attnbook.claims.catalogue import find_message
 from attnbook.claims.domain import Claim, claims_domain
 from attnbook.claims.mime import CELLS_SEEN
 from attnbook.claims.neighbours import outside
-from attnbook.claims.nodes import claim_node, page_text
+from attnbook.claims.nodes import claim_node, line_of_node, page_text
 from attnbook.claims.placement import Printed, forbidden_place, printed_roles
 from attnbook.claims.prose import Block, blocks
 from attnbook.claims.settings import document_of, language_of, relative, source_language
@@ -29,17 +27,16 @@ class Collector:
 
     def __init__(
         self,
-        app: Sphinx,
         env: BuildEnvironment,
         document: nodes.document,
         lines: Sequence[str],
         messages: Mapping[int, str],
         translates: bool,
     ) -> None:
-        self.app, self.env, self.document = app, env, document
+        self.env, self.document = env, document
         self.lines, self.messages, self.translates = lines, messages, translates
         self.page = env.docname
-        self.path = document_of(app, env.docname)
+        self.path = document_of(env, env.docname)
         self.domain = claims_domain(env)
 
     def run(self) -> None:
@@ -54,7 +51,7 @@ class Collector:
         for block in blocks(self.document):
             language = self._language(block.node)
             self._neighbours(block, language)
-            if self.app.config.claims_check_numerals:
+            if self.env.config.claims_check_numerals:
                 self._numerals(block, language)
 
     def _cells(self) -> None:
@@ -89,16 +86,16 @@ class Collector:
         source = node.source or ""
         if not source or "<translated>" in source:
             return self.path
-        return relative(self.app, source)
+        return relative(self.env, source)
 
     def _language(self, node: nodes.Element) -> str:
         """The language a block is in: the build's, or the source's where a translation left it as it was."""
         if not self.translates:
-            return source_language(self.app) if self.app.config.claims_source_language else language_of(self.app)
+            return source_language(self.env) if self.env.config.claims_source_language else language_of(self.env)
         parent: nodes.Element | None = node
         while parent is not None and "translated" not in parent:
             parent = parent.parent
-        return language_of(self.app) if parent is not None and parent["translated"] else source_language(self.app)
+        return language_of(self.env) if parent is not None and parent["translated"] else source_language(self.env)
 
     # -- what is refused --------------------------------------------------------------------------------------------
 
@@ -125,6 +122,8 @@ class Collector:
                 self._problem(node, "unit outside", message, [], line=node.line or 1)
 
     def _numerals(self, block: Block, language: str) -> None:
+        if LITERAL.search(block.text):
+            return  # a printed role, refused already; its number is the author's claim
         for numeral in unowned.find(block.text, language):
             snippets = [block.around(numeral.start, numeral.end), numeral.text]
             message = f"nobody owns the number {numeral.text}: write it as a claim, or a small count in words"
@@ -143,16 +142,12 @@ class Collector:
         while self.translates and block is not None:
             if block.get("translated") and id(block) in self.messages:
                 where = find_message(self.env, self.page, self.messages[id(block)])
-                document = relative(self.app, where.path)
+                document = relative(self.env, where.path)
                 self.domain.problem(self.page, where.line, status, message, document=document)
                 return
             block = block.parent
         if line is None:
-            try:
-                line = get_node_line(node if isinstance(node, nodes.Element) else node.parent)
-            except ValueError:
-                line = 1
-            if str(self.env.doc2path(self.page)).endswith(".ipynb"):
-                line = 1
-            line = line_of(self.lines, snippets, line)
+            # The lines that MyST-NB gives to an .ipynb are no lines of the file.
+            start = 1 if str(self.env.doc2path(self.page)).endswith(".ipynb") else line_of_node(node) or 1
+            line = line_of(self.lines, snippets, start)
         self.domain.problem(self.page, line, status, message)

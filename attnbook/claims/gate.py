@@ -36,20 +36,20 @@ def judge_book(app: Sphinx, env: BuildEnvironment) -> list[str]:
     Handles `env-updated`.
     """
     domain = claims_domain(env)
-    known, conflicts = _measurements(app, domain)
-    entries = tuple(_entry(app, docname, claim, known) for docname, claim in domain.claims())
+    known, conflicts = _measurements(env, domain)
+    entries = tuple(_entry(env, docname, claim, known) for docname, claim in domain.claims())
     failures = [
-        *_read_problems(app, domain),
+        *_read_problems(env, domain),
         *conflicts,
         *(Failure(*_place(entry), entry.verdict, _explained(entry)) for entry in entries if _is_news(entry)),
-        *_unquoted(app, known, entries),
-        *_without_claims(app, domain),
-        *_misconfigured(app),
+        *_unquoted(env, known, entries),
+        *_without_claims(env, domain),
+        *_misconfigured(app, env),
         *(failure for found in app.events.emit(EVENT, domain) for failure in found or ()),
     ]
-    ledger = Ledger(language_of(app), entries, in_order(failures))
+    ledger = Ledger(language_of(env), entries, in_order(failures))
     domain.judged(ledger)
-    _report(app, ledger)
+    _report(app, env, ledger)
     return _changed_pages(app, domain, ledger)
 
 
@@ -69,7 +69,7 @@ def closing_line(app: Sphinx, exception: Exception | None) -> None:
 # -- measurements -----------------------------------------------------------------------------------------------------
 
 
-def _measurements(app: Sphinx, domain: ClaimsDomain) -> tuple[Known, list[Failure]]:
+def _measurements(env: BuildEnvironment, domain: ClaimsDomain) -> tuple[Known, list[Failure]]:
     """Every measurement by its id, the first one made, and the ids that were measured again with another value."""
     known: dict[str, tuple[str, Measured]] = {}
     conflicts = []
@@ -77,12 +77,12 @@ def _measurements(app: Sphinx, domain: ClaimsDomain) -> tuple[Known, list[Failur
         new = made.measurement
         first_page, first = known.setdefault(new.id, (docname, made))
         if _amount(new) != _amount(first.measurement):
-            there = _made_at(app, first_page, first)
+            there = _made_at(env, first_page, first)
             message = (
                 f"{new.id} is measured twice with different values: {_amount_text(new)} here, "
                 f"{_amount_text(first.measurement)} in {there}"
             )
-            conflicts.append(Failure(document_of(app, docname), made.line, "two values", message))
+            conflicts.append(Failure(document_of(env, docname), made.line, "two values", message))
     return known, conflicts
 
 
@@ -98,24 +98,24 @@ def _amount_text(measurement: Measurement) -> str:
     return f"{text} {measurement.unit}".rstrip()
 
 
-def _made_at(app: Sphinx, docname: str, made: Measured) -> str:
+def _made_at(env: BuildEnvironment, docname: str, made: Measured) -> str:
     cell = f" cell {made.cell}" if made.cell is not None else f":{made.line}"
-    return document_of(app, docname) + cell
+    return document_of(env, docname) + cell
 
 
-def _unquoted(app: Sphinx, known: Known, entries: tuple[LedgerEntry, ...]) -> Iterator[Failure]:
+def _unquoted(env: BuildEnvironment, known: Known, entries: tuple[LedgerEntry, ...]) -> Iterator[Failure]:
     quoted = {entry.id for entry in entries}
     for ident, (docname, made) in known.items():
         if made.measurement.quote and ident not in quoted:
             cell = f" in cell {made.cell}" if made.cell is not None else ""
             message = f"{ident} is measured{cell} to be quoted, and no page quotes it: quote it, or say quote=False"
-            yield Failure(document_of(app, docname), made.line, "quoted nowhere", message)
+            yield Failure(document_of(env, docname), made.line, "quoted nowhere", message)
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
-def _entry(app: Sphinx, docname: str, claim: Claim, known: Known) -> LedgerEntry:
+def _entry(env: BuildEnvironment, docname: str, claim: Claim, known: Known) -> LedgerEntry:
     page, made = known.get(claim.ident, ("", None))
     if made is None:
         status, message, interval = claim.status, claim.message, None
@@ -133,7 +133,7 @@ def _entry(app: Sphinx, docname: str, claim: Claim, known: Known) -> LedgerEntry
         value=measurement.value if made else None, unit=measurement.unit, kind=measurement.kind if made else "",
         spread=measurement.spread, accepts=_accepts(claim.role, interval), verdict=status, message=message,
         document=claim.document, line=claim.line, language=claim.language, po=claim.po, po_line=claim.po_line,
-        measured_in=document_of(app, page) if made else "", cell=made.cell if made else None,
+        measured_in=document_of(env, page) if made else "", cell=made.cell if made else None,
         experiment=measurement.experiment, settings=dict(measurement.settings), device=measurement.device,
         date=measurement.date, source=measurement.source, derived_from=measurement.sources,
         docname=docname, number=claim.number, measured_docname=page,
@@ -197,40 +197,40 @@ def _explained(entry: LedgerEntry) -> str:
 # -- the book as a whole ----------------------------------------------------------------------------------------------
 
 
-def _read_problems(app: Sphinx, domain: ClaimsDomain) -> Iterator[Failure]:
+def _read_problems(env: BuildEnvironment, domain: ClaimsDomain) -> Iterator[Failure]:
     for docname, problem in domain.problems():
-        document = problem.document or document_of(app, docname)
+        document = problem.document or document_of(env, docname)
         yield Failure(document, problem.line, problem.status, problem.message)
 
 
-def _without_claims(app: Sphinx, domain: ClaimsDomain) -> Iterator[Failure]:
+def _without_claims(env: BuildEnvironment, domain: ClaimsDomain) -> Iterator[Failure]:
     pages = {docname for docname, _ in domain.claims()}
     if not pages:
-        page = document_of(app, app.config.root_doc)
+        page = document_of(env, env.config.root_doc)
         yield Failure(page, 1, "no claims", "no claims found at all: a book without one is not checked")
         return
-    for docname in sorted(chapters(app, domain) - pages):
+    for docname in sorted(chapters(env, domain) - pages):
         message = "a chapter without a single claim: quote a measurement, or leave it out of claims_chapters"
-        yield Failure(document_of(app, docname), 1, "no claims", message)
+        yield Failure(document_of(env, docname), 1, "no claims", message)
 
 
-def _misconfigured(app: Sphinx) -> Iterator[Failure]:
-    if is_translation(app) and not app.config.claims_source_language:
+def _misconfigured(app: Sphinx, env: BuildEnvironment) -> Iterator[Failure]:
+    if is_translation(env) and not env.config.claims_source_language:
         message = (
-            f"there are catalogues for {app.config.language}: set claims_source_language, or they cannot be judged"
+            f"there are catalogues for {env.config.language}: set claims_source_language, or they cannot be judged"
         )
-        yield Failure(relative(app, f"{app.confdir}/conf.py"), 1, "configuration", message)
+        yield Failure(relative(env, f"{app.confdir}/conf.py"), 1, "configuration", message)
 
 
 # -- report -----------------------------------------------------------------------------------------------------------
 
 
-def _report(app: Sphinx, ledger: Ledger) -> None:
+def _report(app: Sphinx, env: BuildEnvironment, ledger: Ledger) -> None:
     try:
-        ledger.write(ledger_path(app))
+        ledger.write(ledger_path(env))
     except OSError as error:
         app.statuscode = 1
-        where = relative(app, ledger_path(app))
+        where = relative(env, ledger_path(env))
         LOGGER.error("%s: the ledger cannot be written: %s", where, error.strerror or error, type="claims")
     if not ledger.failures:
         return

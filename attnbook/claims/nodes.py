@@ -25,3 +25,13 @@ class claim_node(nodes.inline):
 def page_text(node: nodes.Element) -> str:
     """The written text of a claim, runs of white space (a line break in the source) as one space."""
     return " ".join(node.astext().split())
+
+
+def line_of_node(node: nodes.Node) -> int:
+    """The line of the block that a node is or stands in; 0 where the parser kept none."""
+    parent: nodes.Node | None = node
+    while parent is not None:
+        if parent.line:
+            return parent.line
+        parent = parent.parent
+    return 0

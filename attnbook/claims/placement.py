@@ -7,6 +7,7 @@ text, maths, front matter and code it is lost or printed as it is written. Both 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from attnbook.claims.sources import LITERAL
 
 SHOWN_AS_SOURCE = frozenset({"md", "markdown", "myst", "rst", "rest", "restructuredtext"})
 """Languages of code blocks that show how a page is written: only there may a role be printed."""
+_HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOT_TEXT = frozenset(
     {"ids", "names", "dupnames", "classes", "backrefs", "refname", "refid", "refuri", "raw", "source", "rawsource"}
 )
@@ -95,7 +97,8 @@ def _place_of_text(node: nodes.Text) -> tuple[str, bool]:
                 inner = forbidden_place(parent)
                 return inner or "inline code", False
             case nodes.raw():
-                return "raw HTML", False
+                # A comment of HTML is in the page's file and not on the page.
+                return "raw HTML", LITERAL.search(_HTML_COMMENT.sub("", node)) is None
             case nodes.entry() if LITERAL.search(node):
                 return "a table cell", False
         parent = parent.parent

@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 
 from attnbook.claims.catalogue import has_catalogues
 from attnbook.claims.domain import ClaimsDomain
@@ -32,20 +34,23 @@ def add_settings(app: Sphinx) -> None:
     app.add_config_value("claims_check_numerals", True, "env", types=frozenset({bool}))
 
 
-def root(app: Sphinx) -> Path:
-    """The folder that paths are relative to."""
-    configured = app.config.claims_root
-    return (Path(app.confdir) / configured).resolve() if configured else Path(app.srcdir).resolve().parent
+def resolve_paths(app: Sphinx, config: Config) -> None:
+    """Make the settings that are paths absolute, once conf.py is read. Handles `config-inited`."""
+    folder = Path(app.confdir)
+    config.claims_root = str((folder / config.claims_root if config.claims_root else Path(app.srcdir).parent).resolve())
+    config.claims_ledger_json = str(
+        (folder / (config.claims_ledger_json or Path(app.outdir) / "ledger.json")).resolve()
+    )
 
 
-def relative(app: Sphinx, path: Path | str) -> str:
+def relative(env: BuildEnvironment, path: Path | str) -> str:
     """A path as messages show it: relative to the root, with forward slashes."""
-    return Path(os.path.relpath(Path(path).resolve(), root(app))).as_posix()
+    return Path(os.path.relpath(Path(path).resolve(), env.config.claims_root)).as_posix()
 
 
-def document_of(app: Sphinx, docname: str) -> str:
+def document_of(env: BuildEnvironment, docname: str) -> str:
     """The source of a page, as messages show it."""
-    return relative(app, app.env.doc2path(docname))
+    return relative(env, env.doc2path(docname))
 
 
 def spoken(language: str | None) -> str:
@@ -54,39 +59,38 @@ def spoken(language: str | None) -> str:
     return primary if primary in LANGUAGES else "en"
 
 
-def language_of(app: Sphinx) -> str:
+def language_of(env: BuildEnvironment) -> str:
     """The language of this build, as numbers are read."""
-    return spoken(app.config.language)
+    return spoken(env.config.language)
 
 
-def source_language(app: Sphinx) -> str:
+def source_language(env: BuildEnvironment) -> str:
     """The language the sources are written in, as numbers are read."""
-    return spoken(app.config.claims_source_language or app.config.language)
+    return spoken(env.config.claims_source_language or env.config.language)
 
 
-def is_translation(app: Sphinx) -> bool:
+def is_translation(env: BuildEnvironment) -> bool:
     """Is this build a translation, in which every message that holds a claim must be translated?
 
     Without `claims_source_language` it is one if there are catalogues for its language; the gate then asks for the
     setting, since the source's numbers cannot be read.
     """
-    source = app.config.claims_source_language
-    return str(source) != str(app.config.language) if source else has_catalogues(app)
+    source = env.config.claims_source_language
+    return str(source) != str(env.config.language) if source else has_catalogues(env)
 
 
-def chapters(app: Sphinx, domain: ClaimsDomain) -> set[str]:
+def chapters(env: BuildEnvironment, domain: ClaimsDomain) -> set[str]:
     """The pages that must hold at least one claim."""
-    patterns = app.config.claims_chapters
+    patterns = env.config.claims_chapters
     if patterns is None:
         return set(domain.chapters())
-    return {page for page in app.env.found_docs if any(fnmatchcase(page, pattern) for pattern in patterns)}
+    return {page for page in env.found_docs if any(fnmatchcase(page, pattern) for pattern in patterns)}
 
 
-def ledger_path(app: Sphinx) -> Path:
+def ledger_path(env: BuildEnvironment) -> Path:
     """Where this build writes its ledger."""
-    configured = app.config.claims_ledger_json
-    path = Path(app.confdir) / configured if configured else Path(app.outdir) / "ledger.json"
-    source = app.config.claims_source_language
-    if source and str(app.config.language) != str(source):
-        path = path.with_name(f"{path.stem}.{app.config.language}{path.suffix}")
+    path = Path(env.config.claims_ledger_json)
+    source, language = env.config.claims_source_language, env.config.language
+    if source and str(language) != str(source):
+        path = path.with_name(f"{path.stem}.{language}{path.suffix}")
     return path

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
-from sphinx.builders.gettext import MessageCatalogBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import extract_messages
 
 from attnbook.claims.catalogue import PoMessage, find_message
 from attnbook.claims.collect import Collector
 from attnbook.claims.domain import ClaimsDomain, Message, claims_domain
-from attnbook.claims.nodes import claim_node, page_text
+from attnbook.claims.nodes import claim_node, line_of_node, page_text
 from attnbook.claims.placement import printed_roles
 from attnbook.claims.settings import is_translation, language_of, relative, source_language
 from attnbook.claims.sources import Written, match_up, read_source, roles_in
@@ -51,7 +50,7 @@ class _Step(SphinxTransform):
 
     @property
     def translates(self) -> bool:
-        return is_translation(self.app) and not isinstance(self.app.builder, MessageCatalogBuilder)
+        return is_translation(self.env)
 
 
 class ReadSource(_Step):
@@ -80,7 +79,8 @@ class ReadSource(_Step):
         seen = [Written(node["role"], node["raw"], 0 if in_notebook else node.line or 0) for node in claims]
         in_cells = ""
         for printed in printed_roles(self.document):
-            seen += [Written(role.role, role.raw) for role in roles_in(printed.text)]
+            line = 0 if in_notebook else line_of_node(printed.node)
+            seen += [Written(role.role, role.raw, line) for role in roles_in(printed.text)]
             in_cells += printed.text if printed.place == "a table cell" else ""
         lines, lost = match_up(seen, written)
         for node, line in zip(claims, lines, strict=False):
@@ -111,10 +111,10 @@ class CompareTranslations(_Step):
                 self._untranslated(claims, where, ours)
                 continue
             for claim in claims:
-                claim["po"], claim["po_line"] = relative(self.app, where.path), where.line
+                claim["po"], claim["po_line"] = relative(self.env, where.path), where.line
                 claim.line = line
             theirs = [Said(claim["role"], claim["ident"], page_text(claim)) for claim in claims]
-            for status, message in differences(ours, theirs, source_language(self.app), language_of(self.app)):
+            for status, message in differences(ours, theirs, source_language(self.env), language_of(self.env)):
                 self._problem(where, status, message)
         self._outside_messages()
 
@@ -126,11 +126,11 @@ class CompareTranslations(_Step):
             "unreadable": "is in a catalogue that cannot be read",
         }.get(where.state, f"is {where.state}")
         held = ", ".join(map(str, ours))
-        message = f"a message that holds {held} {state} in {language_of(self.app)}"
+        message = f"a message that holds {held} {state} in {language_of(self.env)}"
         self._problem(where, "fuzzy" if where.state == "fuzzy" else "untranslated", message)
         for claim in claims:
             claim["untranslated"] = message
-            claim["po"], claim["po_line"] = relative(self.app, where.path), where.line
+            claim["po"], claim["po_line"] = relative(self.env, where.path), where.line
 
     def _outside_messages(self) -> None:
         """Claims that no message holds cannot be translated: they would stay in the source's language."""
@@ -143,7 +143,7 @@ class CompareTranslations(_Step):
 
     def _problem(self, where: PoMessage, status: str, message: str) -> None:
         self.domain.problem(
-            self.env.docname, where.line, status, message, document=relative(self.app, where.path)
+            self.env.docname, where.line, status, message, document=relative(self.env, where.path)
         )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ class CollectClaims(_Step):
         remembered = self.remembered
         del self.env.temp_data[_KEPT]
         messages = {key: text for key, (_, text, _, _) in remembered.messages.items()}
-        Collector(self.app, self.env, self.document, remembered.lines, messages, self.translates).run()
+        Collector(self.env, self.document, remembered.lines, messages, self.translates).run()
 
 
 def _source(node: nodes.Element) -> str:
