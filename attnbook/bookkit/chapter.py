@@ -183,7 +183,7 @@ def _cells(notebook: NotebookNode, lines: list[str]) -> Iterator[Cell]:
         number += 1
         source = cell["source"]
         line = _line_of(source.splitlines(), lines, notebook.metadata["source_map"][index])
-        tags = cell["metadata"].get("tags", ())
+        tags = cell["metadata"].get("tags", [])
         yield Cell(number, index, line, source, tuple(tags) if isinstance(tags, list) else (str(tags),))
 
 

@@ -87,5 +87,5 @@ def _way(cell: Cell, frames: Sequence[Frame]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without terminal colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    """Without terminal colours, and without the kernel's name for a cell, which the place says better."""
+    return re.sub(r"\x1b\[[0-9;]*m| \((?:\d+\.py|cell), line \d+\)$", "", text)

@@ -6,12 +6,12 @@ import ast
 import asyncio
 import contextlib
 import json
+import logging
 import os
-import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from attnbook.bookkit import store
 from attnbook.bookkit.chapter import Cell, Chapter
-from attnbook.bookkit.failure import ChapterFailed, Frame, kernel_failed, raised, timed_out
+from attnbook.bookkit.failure import Frame, kernel_failed, raised, timed_out
 from attnbook.bookkit.store import Result
 from attnbook.bookkit.trace import Files
 from attnbook.measure import EXPERIMENT
@@ -39,6 +39,11 @@ ENVIRONMENT = {
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
 """Set before a kernel starts, so that results depend neither on the number of cores nor on the user's settings."""
+
+SILENT = logging.getLogger(f"{__name__}.silent")
+"""What Jupyter would print about a chapter is said by us, in the chapter's terms."""
+SILENT.propagate = False
+SILENT.addHandler(logging.NullHandler())
 
 READY = 60.0
 """Seconds within which a kernel must have started."""
@@ -68,10 +73,13 @@ async def run(chapter: Chapter, files: Files, timeout: float, on_cell: Callable[
         environment = os.environ | ENVIRONMENT | files.environment(trace) | {"IPYTHONDIR": str(Path(work, "ipython"))}
         async with _kernel(chapter, Path(work), environment) as manager:
             session = _Session(chapter, files, manager, timeout)
-            language_info = await session.language_info()
-            for cell in chapter.cells:
-                on_cell(cell.number)
-                await session.run_cell(cell)
+            try:
+                language_info = await session.language_info()
+                for cell in chapter.cells:
+                    on_cell(cell.number)
+                    await session.run_cell(cell)
+            finally:
+                session.kernel.stop_channels()
         depends = files.used(trace)
     return Result(
         chapter=chapter.name,
@@ -86,7 +94,9 @@ async def run(chapter: Chapter, files: Files, timeout: float, on_cell: Callable[
 
 @contextlib.asynccontextmanager
 async def _kernel(chapter: Chapter, work: Path, environment: dict[str, str]) -> AsyncIterator[AsyncKernelManager]:
-    manager = AsyncKernelManager(kernel_spec_manager=_ThisPython(), connection_file=str(work / "kernel.json"))
+    manager = AsyncKernelManager(
+        kernel_spec_manager=_ThisPython(), connection_file=str(work / "kernel.json"), log=SILENT
+    )
     if os.name == "posix":
         # Sockets in our own folder: two builds at once cannot draw the same free port.
         manager.transport = "ipc"
@@ -116,7 +126,7 @@ class _Session:
         self.manager = manager
         self.timeout = timeout
         self.kernel = manager.client()
-        self.client = NotebookClient(chapter.notebook, km=manager, timeout=None, coalesce_streams=True)
+        self.client = NotebookClient(chapter.notebook, km=manager, timeout=None, coalesce_streams=True, log=SILENT)
         self.results: list[dict[str, Any]] = []
         self.experiments: list[tuple[str, float]] = []
         self._numbers: dict[int, Cell] = {}
@@ -146,7 +156,7 @@ class _Session:
             await running
         except CellExecutionError as error:
             frames = await self._frames()
-            raise raised(self.chapter, cell, error.ename, error.evalue, frames) from error
+            raise raised(self.chapter, cell, error.ename, self.files.neutral(error.evalue), frames) from error
         except DeadKernelError as error:
             raise kernel_failed(self.chapter, cell, "") from error
         finally:
@@ -204,20 +214,6 @@ class _Session:
         kept = [output for output in outputs if output.get("data") != {}]
         self.results.append({"outputs": kept, "count": node.get("execution_count")})
 
-    def _neutral(self, text: Any) -> Any:
-        """Warnings and tracebacks say where files lie on this machine: a page says it from the project's folder."""
-        if isinstance(text, list):
-            return [self._neutral(item) for item in text]
-        text = re.sub(r"\S*/ipykernel_\d+/\d+\.py", "cell", text)
-        for folder in self._folders():
-            text = text.replace(f"{folder}{os.sep}", "")
-        return text
-
-    def _folders(self) -> Iterator[Path]:
-        yield self.files.package.parent
-        yield self.files.book.parent
-        yield from sorted({Path(p) for p in sys.path if p.endswith("-packages")}, reverse=True)
-        yield Path.home()
-
-
-__all__ = ["ENVIRONMENT", "ChapterFailed", "run"]
+    def _neutral(self, text: str | list[str]) -> str | list[str]:
+        """Warnings and tracebacks say where files lie on this machine: a page says it from the project on."""
+        return self.files.neutral(text) if isinstance(text, str) else [self.files.neutral(line) for line in text]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +60,14 @@ class Files:
             if full.is_relative_to(folder):
                 path = full.relative_to(folder).as_posix()
         return path.rpartition("-packages/")[2]
+
+    def neutral(self, text: str) -> str:
+        """A text without the folders in which this machine keeps the project, packages and the user's files."""
+        text = re.sub(r"\S*/ipykernel_\d+/\d+\.py", "cell", text)
+        packages = sorted({path for path in sys.path if path.endswith("-packages")}, reverse=True)
+        for folder in (*packages, self.package.parent, self.book.parent, Path.home()):
+            text = text.replace(f"{folder}{os.sep}", "")
+        return text
 
     def digest(self, name: str) -> str:
         """The SHA-256 of the content as it is now, or `ABSENT`."""

@@ -1,0 +1,64 @@
+"""A book small enough to be executed many times: how the tests write one, and run commands on it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FRONT = "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n\n"
+
+CONF = """
+extensions = ["myst_nb"]
+project = "small"
+exclude_patterns = ["_build"]
+html_theme = "basic"
+myst_enable_extensions = ["colon_fence"]
+
+
+def setup(app):
+    from attnbook.bookkit import finished, reader
+
+    reader.setup(app)
+    finished.setup(app)
+"""
+
+
+def chapter(*cells, title="Title", prose="Prose."):
+    """The text of a chapter with these code cells."""
+    blocks = [f"```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells]
+    return f"{FRONT}# {title}\n\n{prose}\n\n" + "\nBetween.\n\n".join(blocks)
+
+
+def write(book: Path, pages: dict[str, str]) -> Path:
+    """Write pages below `book`, a name and a text each."""
+    for name, text in pages.items():
+        path = book / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return book
+
+
+PAGES = {
+    "conf.py": CONF,
+    "index.md": "# Home\n\n```{toctree}\n01-first\n02-second\nplain\n```\n",
+    "01-first.md": chapter("from pathlib import Path\nprint('first says', Path('data.txt').read_text())"),
+    "02-second.md": chapter("from attnbook import errors\nprint('second says', errors.__name__)", "1 + 1"),
+    "plain.md": "# Plain\n\nNo code runs here.\n\n````markdown\n```{code-cell} ipython3\nshown\n```\n````\n",
+    "data.txt": "seven",
+}
+
+
+def command(*arguments, tree=None, **options):
+    """Start `python -m attnbook.bookkit` with the package of `tree`, or this one, its output in pipes."""
+    environment = os.environ | ({"PYTHONPATH": str(tree)} if tree else {})
+    return subprocess.Popen(
+        [sys.executable, "-m", "attnbook.bookkit", *map(str, arguments)],
+        env=environment, cwd=tree, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+def run(*arguments, tree=None, **options):
+    """Run it to its end: exit status, stdout, stderr."""
+    with command(*arguments, tree=tree, **options) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
