@@ -42,7 +42,10 @@ def run() -> dict[str, Any]:
     measure("oneline.hand_doubled_first", _weights(2 * q, k)[0])
     measure("oneline.hand_doubled_out", three_lines.attention(2 * q, k, v)[0, 0])
     measure("oneline.hand_zero_out", three_lines.attention(0 * q, k, v)[0, 0])
-    measure("oneline.hand_turned_out", three_lines.attention(-q, k, v)[0, 0])
+    turned = three_lines.attention(-q, k, v)[0, 0]
+    measure("oneline.hand_turned_out", turned)
+    middle = (turned + three_lines.attention(q, k, v)[0, 0]) / 2
+    measure("oneline.hand_turned_symmetric", abs(middle - v.mean()) < 1e-12)
     moved = three_lines.attention(q, k, v + 100)[0, 0] - three_lines.attention(q, k, v)[0, 0]
     measure("oneline.hand_shift", moved)
     return {"weight": weight, "v": v}

@@ -37,9 +37,33 @@ def run(seed: int = 0, entries: int = 8, head_dim: int = 16, repeats: int = 20) 
     twins = torch.cat([k, k[:1]])
     both = _look_up(k[:1], twins, torch.cat([v, v[1:2]]), 32.0)[0]
     measure("names.twins_error", (both - (v[0] + v[1]) / 2).abs().max())
+    _null_entry(k, v, stranger)
+    wider = _scale_for_99(torch.eye(1001)) - _scale_for_99(torch.eye(101))
+    measure("names.tenfold_scale", wider)
     turned = torch.randperm(entries, generator=generator)
     measure("names.order_error", (_look_up(k, k[turned], v[turned], 1.0) - _look_up(k, k, v, 1.0)).abs().max())
     return {"scales": SCALES, "errors": errors, "crowd": _crowds(generator, repeats)}
+
+
+def _null_entry(k: Tensor, v: Tensor, stranger: Tensor, score: float = 8.0) -> None:
+    """One more entry, of value 0 and of the same middling score for every query: an answer for "nothing fits"."""
+    with_null = torch.cat([k, k[:1] * 0]), torch.cat([v, v[:1] * 0])
+    bias = torch.zeros(len(k) + 1, dtype=k.dtype)
+    bias[-1] = score
+    strange = _look_up(stranger, *with_null, 32.0, mask=bias)
+    measure("names.null_stranger", strange.norm() / _look_up(stranger, k, v, 32.0).norm(), unit="ratio")
+    measure("names.null_known_error", (_look_up(k, *with_null, 32.0, mask=bias) - v).abs().max())
+
+
+def _scale_for_99(keys: Tensor) -> float:
+    """The scale at which the key that was asked for gets a weight of 0.99, by bisection."""
+    low, high = 0.0, 32.0
+    keys = keys.double()
+    for _ in range(40):
+        middle = (low + high) / 2
+        own = _look_up(keys[:1], keys, keys[:, :1], middle)[0, 0]  # value 1 for the first key, 0 for the others
+        low, high = (low, middle) if own >= 0.99 else (middle, high)
+    return high
 
 
 def _crowds(generator: torch.Generator, repeats: int, scale: float = 8.0) -> dict[int, dict[int, float]]:
@@ -59,9 +83,9 @@ def _crowds(generator: torch.Generator, repeats: int, scale: float = 8.0) -> dic
     return found
 
 
-def _look_up(query: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+def _look_up(query: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> Tensor:
     """attention() for one head of one sequence."""
-    out = attention(query[None, None], k[None, None], v[None, None], scale=scale)
+    out = attention(query[None, None], k[None, None], v[None, None], scale=scale, mask=mask)
     assert isinstance(out, Tensor)
     return out[0, 0]
 
