@@ -6,6 +6,7 @@ read off here, so that what is measured is the package's attention and not a cop
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from attnbook.experiments._attend import attend, weights
 from attnbook.measure import experiment, measure, measure_mean
+from attnbook.probes import causal_leak
 from attnbook.reference import causal_mask, softmax
 
 
@@ -38,6 +40,7 @@ def run(seed: int = 0, tokens: int = 7, head_dim: int = 16, repeats: int = 20_00
     sums = late.sum(-1)[:, 0]  # (repeats, tokens)
     measure_mean("mask.late_first_sum", sums[:, 0].tolist())
     measure_mean("mask.late_middle_sum", sums[:, tokens // 2].tolist())
+    measure("mask.late_leaks", not causal_leak(_mask_after, v[:3, 0]).ok)
     again = late / late.sum(-1, keepdim=True)
     difference = (again - masked).abs().amax(dim=(1, 2, 3))
     measure("mask.renormalised_error", difference.max(), spread=statistics.stdev(difference.tolist()))
@@ -46,6 +49,13 @@ def run(seed: int = 0, tokens: int = 7, head_dim: int = 16, repeats: int = 20_00
 
     _every_dtype(q, k, keep)
     return {"masked": masked[0, 0], "late": late[0, 0]}
+
+
+def _mask_after(x: Tensor) -> Tensor:
+    """(b, t, d) attending to itself, with the future multiplied by 0 after softmax."""
+    score = x @ x.mT / math.sqrt(x.shape[-1])
+    out: Tensor = (softmax(score) * causal_mask(x.shape[1], like=x)) @ x
+    return out
 
 
 def _gap_to_nan(dtype: torch.dtype) -> int:
