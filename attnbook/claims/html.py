@@ -14,6 +14,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 
 from attnbook.claims.domain import claims_domain
 from attnbook.claims.entries import LedgerEntry
@@ -47,7 +48,7 @@ def depart_claim(translator: Any, node: claim_node) -> None:
     """Close the span, after the card."""
     entry = _entry(translator, node)
     if entry is not None:
-        link = ("", "") if _in_link(node) else cell_link(translator.builder, entry)
+        link = ("", "") if _in_link(node) else cell_link(translator.builder, entry, translator.builder.current_docname)
         name = anchor(entry.docname, entry.number, builder=translator.builder.name)
         translator.body.append(card(entry, f"{name}-card", link, translator.config.language))
     translator.body.append("</span>")
@@ -69,7 +70,7 @@ def _rows(
     entry: LedgerEntry, link: tuple[str, str], say: dict[str, str], language: str | None
 ) -> Iterator[tuple[str, str]]:
     """Label and HTML of each line of the card; a line that would say nothing is left out."""
-    yield say["measured value"], escape(quantity(entry.value, entry.unit, language))
+    yield say["value"], escape(quantity(entry.value, entry.unit, language))
     if entry.role == "claim" and accepts(entry):
         yield say["accepts"], escape(accepts(entry))
     yield say["kind"], escape(say.get(entry.kind, entry.kind))
@@ -83,9 +84,8 @@ def _rows(
         settings = ", ".join(f"{key}={value}" for key, value in entry.settings.items())
         yield say["experiment"], f"<code>{escape(entry.experiment.rpartition('.')[2])}({escape(settings)})</code>"
     address, title = link
-    place = title or entry.measured_in
-    if entry.cell is not None:
-        place = " ".join(filter(None, (place, say["cell"].format(number=entry.cell))))
+    cell = say["cell"].format(number=entry.cell) if entry.cell is not None else ""
+    place = say["and"].join(filter(None, (title, cell))) or entry.measured_in
     if place:
         yield say["place"], f'<a href="{escape(address)}">{escape(place)}</a>' if address else escape(place)
     if not entry.fine:
@@ -100,27 +100,26 @@ def accepts(entry: LedgerEntry) -> str:
     return interval(low, high, low_open=entry.accepts.low_open, high_open=entry.accepts.high_open)
 
 
-def cell_link(builder: Any, entry: LedgerEntry) -> tuple[str, str]:
-    """The address of the cell that measured a claim, seen from the page being written, and its page's title.
+def cell_link(builder: Any, entry: LedgerEntry, docname: str) -> tuple[str, str]:
+    """The address of the cell that measured a claim, seen from the page `docname`, and its page's title.
 
     The title is empty for a cell of the same page. Both are empty where nothing is known.
     """
     if entry.measured_docname not in builder.env.all_docs:
         return "", ""
-    same = entry.measured_docname == builder.current_docname
     title = builder.env.titles.get(entry.measured_docname)
-    address = page_address(builder, entry.measured_docname, entry.cell_anchor)
-    return address, "" if same or title is None else title.astext()
+    address = page_address(builder, docname, entry.measured_docname, entry.cell_anchor)
+    return address, "" if entry.measured_docname == docname or title is None else title.astext()
 
 
-def page_address(builder: Any, docname: str, name: str) -> str:
-    """The address of an id in a page, seen from the page being written."""
+def page_address(builder: Any, from_page: str, to_page: str, name: str) -> str:
+    """The address of an id in a page, seen from another; without an id, of the page."""
     if builder.name == "singlehtml":
-        return f"#{name}" if name else f"#document-{docname}"
+        return f"#{name}" if name else f"#document-{to_page}"
     fragment = f"#{name}" if name else ""
-    if docname == builder.current_docname and fragment:
+    if from_page == to_page and fragment:
         return fragment
-    address: str = builder.get_relative_uri(builder.current_docname, docname)
+    address: str = builder.get_relative_uri(from_page, to_page)
     return address + fragment
 
 
@@ -162,11 +161,11 @@ def setup(app: Sphinx) -> None:
     app.add_node(
         claim_node, html=(visit_claim, depart_claim), epub=plain, latex=plain, text=plain, man=plain, texinfo=plain
     )
-    app.connect("builder-inited", _serve_static)
+    app.connect("config-inited", _serve_static)
     app.add_css_file("claims.css")
     app.add_js_file("claims.js", loading_method="defer")
 
 
-def _serve_static(app: Sphinx) -> None:
-    if app.builder.format == "html":
-        app.config.html_static_path.append(str(STATIC))
+def _serve_static(_app: Sphinx, config: Config) -> None:
+    # Before the settings are compared with those of the last build: later they would always seem to have changed.
+    config.html_static_path = [*config.html_static_path, str(STATIC)]

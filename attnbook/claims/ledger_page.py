@@ -16,10 +16,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from attnbook.claims.domain import claims_domain
 from attnbook.claims.entries import Ledger, LedgerEntry
-from attnbook.claims.html import accepts, anchor, page_address
+from attnbook.claims.html import WITH_CARDS, accepts, anchor, cell_link, page_address
 from attnbook.claims.labels import quantity, words
 
-COLUMNS = ("text", "measured value", "accepts", "kind", "place", "verdict")
+COLUMNS = {"page": 16, "text": 24, "value": 14, "accepts": 22, "kind": 10, "place": 24, "verdict": 10}
+"""Each column and its width in characters, for writers that lay a table out in those."""
+_ANCHOR = "claims-ledger"
 
 
 class claims_ledger(nodes.General, nodes.Element):
@@ -42,14 +44,16 @@ class ClaimsLedger(SphinxDirective):
         return [claims_ledger()]
 
 
-def fill(app: Sphinx, doctree: nodes.document, _docname: str) -> None:
+def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace each placeholder of a page by the table, at the moment the page is written."""
-    for placeholder in list(doctree.findall(claims_ledger)):
+    for number, placeholder in enumerate(list(doctree.findall(claims_ledger))):
         ledger = claims_domain(app.env).ledger or Ledger(app.config.language)
-        placeholder.replace_self([*_summary(ledger, app.config.language), *_table(ledger, app)])
+        drawn = [*_summary(ledger, app.config.language), *_table(ledger, app, docname)]
+        drawn[-1]["ids"].append(f"{_ANCHOR}-{number}" if number else _ANCHOR)  # Sphinx warns of a table without an id
+        placeholder.replace_self(drawn)
 
 
-def _summary(ledger: Ledger, language: str | None) -> Iterator[nodes.Node]:
+def _summary(ledger: Ledger, language: str | None) -> Iterator[nodes.Element]:
     """How many were judged and how many numbers nobody owns: in the page's language, and as every tool prints it."""
     say = words(language)
     paragraph = nodes.paragraph(classes=["claims-summary"])
@@ -64,55 +68,53 @@ def _summary(ledger: Ledger, language: str | None) -> Iterator[nodes.Node]:
     yield paragraph
 
 
-def _table(ledger: Ledger, app: Sphinx) -> Iterator[nodes.Node]:
+def _table(ledger: Ledger, app: Sphinx, docname: str) -> Iterator[nodes.Element]:
     say = words(app.config.language)
     entries = _by_page(ledger, app.env)
     if not entries:
         return
     group = nodes.tgroup(cols=len(COLUMNS))
-    group += [nodes.colspec(colwidth=1) for _ in COLUMNS]
+    group += [nodes.colspec(colwidth=width) for width in COLUMNS.values()]
     head = nodes.row()
     head += [ledger_entry("", nodes.paragraph("", say[name]), scope="col") for name in COLUMNS]
-    group += [nodes.thead("", head), nodes.tbody("", *(_row(entry, app) for entry in entries))]
+    group += [nodes.thead("", head), nodes.tbody("", *(_row(entry, app, docname) for entry in entries))]
     yield nodes.table("", nodes.title("", say["claims"]), group, classes=["claims-ledger"])
 
 
-def _row(entry: LedgerEntry, app: Sphinx) -> nodes.row:
-    language = app.config.language
-    say = words(language)
-    builder: Any = app.builder
-    text = nodes.paragraph("", "", _link(builder, entry.text, entry.docname, anchor(entry.docname, entry.number)))
-    text += [nodes.Text(" "), nodes.inline("", entry.id, classes=["claims-id"])]
-    cell = say["cell"].format(number=entry.cell) if entry.cell is not None else ""
-    place = nodes.paragraph("", _title(app.env, entry.docname) + " ")
-    if cell:
-        place += _link(builder, cell, entry.measured_docname, entry.cell_anchor)
-    verdict = say["fine"] if entry.fine else entry.verdict
-    cells = {
-        "text": text,
-        "measured value": _plain(quantity(entry.value, entry.unit, language)),
-        "accepts": _plain(accepts(entry) or say["true"]),
-        "kind": _plain(say.get(entry.kind, entry.kind)),
-        "place": place,
-        "verdict": _plain(verdict) if entry.fine else nodes.paragraph("", "", nodes.strong("", verdict)),
-    }
+def _row(entry: LedgerEntry, app: Sphinx, docname: str) -> nodes.row:
+    say = words(app.config.language)
     row = nodes.row(classes=[] if entry.fine else ["claims-not-fine"])
-    for name, content in cells.items():
-        cell_node = ledger_entry("", content, classes=[f"claims-{name.replace(' ', '-')}"])
-        cell_node["scope" if name == "text" else "label"] = "row" if name == "text" else say[name]
-        row += cell_node
+    for name, content in _cells(entry, app, docname).items():
+        kind = {"scope": "row"} if name == "text" else {"label": say[name]}  # the text is what the row is about
+        row += ledger_entry("", nodes.paragraph("", "", *content), classes=[f"claims-{name}"], **kind)
     return row
 
 
-def _plain(text: str) -> nodes.paragraph:
-    return nodes.paragraph("", text)
+def _cells(entry: LedgerEntry, app: Sphinx, docname: str) -> dict[str, list[nodes.Node]]:
+    """What stands in each column of a row, seen from the page `docname`."""
+    language, builder = app.config.language, app.builder
+    say = words(language)
+    claim = anchor(entry.docname, entry.number, builder=builder.name)
+    text = _link(builder, entry.text, page_address(builder, docname, entry.docname, claim))
+    address, title = cell_link(builder, entry, docname)
+    cell = say["cell"].format(number=entry.cell) if entry.cell is not None else ""
+    place = say["and"].join(filter(None, (title, cell))) or entry.measured_in
+    return {
+        "page": [nodes.Text(_title(app.env, entry.docname))],
+        "text": [text, nodes.Text(" "), nodes.inline("", entry.id, classes=["claims-id"])],
+        "value": [nodes.Text(quantity(entry.value, entry.unit, language))],
+        "accepts": [nodes.Text(accepts(entry) or (say["true"] if entry.role == "holds" else "–"))],
+        "kind": [nodes.Text(say.get(entry.kind, entry.kind))],
+        "place": [_link(builder, place, address)],
+        "verdict": [nodes.Text(say["fine"]) if entry.fine else nodes.strong("", entry.verdict)],
+    }
 
 
-def _link(builder: Any, text: str, docname: str, name: str) -> nodes.Node:
-    """Text that leads to an id of a page, where the builder can write links between pages."""
-    if builder.format != "html" or builder.name == "epub" or docname not in builder.env.all_docs:
+def _link(builder: Any, text: str, address: str) -> nodes.Node:
+    """Text that leads to an address, where the builder can write links between pages."""
+    if not address or builder.name not in WITH_CARDS:
         return nodes.Text(text)
-    return nodes.reference("", text, internal=True, refuri=page_address(builder, docname, name))
+    return nodes.reference("", text, internal=True, refuri=address)
 
 
 def _title(env: BuildEnvironment, docname: str) -> str:
@@ -142,7 +144,8 @@ def visit_entry(translator: Any, node: ledger_entry) -> None:
     else:
         translator.body.append(translator.starttag(node, "td", "", **{"data-label": node["label"]}))
         translator.context.append("</td>\n")
-    node.parent.column += 1
+    row: Any = node.parent
+    row.column += 1
 
 
 def depart_entry(translator: Any, _node: ledger_entry) -> None:

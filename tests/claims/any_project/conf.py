@@ -1,0 +1,3 @@
+project = "Bread"
+extensions = ["myst_nb", "attnbook.claims"]
+exclude_patterns = ["_build"]
