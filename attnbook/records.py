@@ -65,15 +65,17 @@ def _outline(node: ast.AST) -> Iterator[str]:
             yield name
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, ast.AST):
-                    if not _is_bare_string(item):
+                    if not _says_nothing(item, node):
                         yield from _outline(item)
                 else:
                     yield repr(item)
     yield ")"
 
 
-def _is_bare_string(node: ast.AST) -> bool:
-    """A docstring, or a string standing alone as one: it does nothing."""
+def _says_nothing(node: ast.AST, parent: ast.AST) -> bool:
+    """A docstring or another string standing alone, or the empty text that some versions add to an f-string."""
+    if isinstance(parent, ast.JoinedStr):
+        return isinstance(node, ast.Constant) and node.value == ""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
@@ -126,9 +128,9 @@ class Record:
             {key: check.value(key, raw) for key, raw in check.mapping("values").items()},
         )
 
-    def stale(self, root: Path = ROOT) -> tuple[str, ...]:
+    def stale(self) -> tuple[str, ...]:
         """The source files that say something else now, or are gone."""
-        return tuple(path for path, digest in self.sources.items() if not _still(root / path, digest))
+        return tuple(path for path, digest in self.sources.items() if not _still(ROOT / path, digest))
 
 
 def _still(path: Path, digest: str) -> bool:

@@ -40,12 +40,14 @@ def write(book: Path, pages: dict[str, str]) -> Path:
 
 PAGES = {
     "conf.py": CONF,
-    "index.md": "# Home\n\n```{toctree}\n01-first\n02-second\nplain\n```\n",
+    "index.md": "# Home\n\n```{toctree}\n:glob:\n\n*\n```\n",
     "01-first.md": chapter("from pathlib import Path\nprint('first says', Path('data.txt').read_text())"),
     "02-second.md": chapter("from attnbook import errors\nprint('second says', errors.__name__)", "1 + 1"),
     "plain.md": "# Plain\n\nNo code runs here.\n\n````markdown\n```{code-cell} ipython3\nshown\n```\n````\n",
     "data.txt": "seven",
 }
+# Sphinx reads and writes side by side from six pages on.
+PAGES |= {f"more-{n}.md": f"# More {n}\n" for n in range(5)}
 
 
 def command(*arguments, tree=None, **options):
