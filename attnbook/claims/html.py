@@ -48,7 +48,7 @@ def depart_claim(translator: Any, node: claim_node) -> None:
     """Close the span, after the card."""
     entry = _entry(translator, node)
     if entry is not None:
-        link = ("", "") if _in_link(node) else cell_link(translator.builder, entry, translator.builder.current_docname)
+        link = ("", "") if _in_link(node) else cell_link(translator.builder, entry, translator.docnames[-1])
         name = anchor(entry.docname, entry.number, builder=translator.builder.name)
         translator.body.append(card(entry, f"{name}-card", link, translator.config.language))
     translator.body.append("</span>")
@@ -128,17 +128,8 @@ def _entry(translator: Any, node: claim_node) -> LedgerEntry | None:
     builder = translator.builder
     if builder.name not in WITH_CARDS:
         return None
-    return claims_domain(builder.env).entry(_docname(builder, node), node.get("number", -1))
-
-
-def _docname(builder: Any, node: nodes.Node) -> str:
-    """The page that a node was read from: in a book that is one file, not the page being written."""
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent, nodes.Element) and "docname" in parent and parent.tagname == "start_of_file":
-            return str(parent["docname"])
-        parent = parent.parent
-    return str(builder.current_docname or "")
+    page = translator.docnames[-1]  # in a book that is one file, not the page being written
+    return claims_domain(builder.env).entry(page, node.get("number", -1))
 
 
 def _in_link(node: nodes.Node) -> bool:
