@@ -23,25 +23,30 @@ class _Idiom:
     below: str
     at_least: str
     share: str
+    spaced: bool
+    """Does a space part a scale word from the unit after it?"""
     scales: tuple[tuple[int, str], ...]
     units: dict[str, str]
 
 
 _IDIOMS = {
     "ja": _Idiom(
-        "約{}", "{}未満", "{}以上", "{under}分の{over}", ((10**12, "兆"), (10**8, "億"), (10**4, "万")),
+        "約{}", "{}未満", "{}以上", "{under}分の{over}", False, ((10**12, "兆"), (10**8, "億"), (10**4, "万")),
         {"×": "倍", "point": "ポイント", "B": "バイト", "bit": "ビット", "token": "トークン", "s": "秒"},
     ),
     "ko": _Idiom(
-        "약 {}", "{} 미만", "{} 이상", "{under}분의 {over}", ((10**12, "조"), (10**8, "억"), (10**4, "만")),
+        "약 {}", "{} 미만", "{} 이상", "{under}분의 {over}", True, ((10**12, "조"), (10**8, "억"), (10**4, "만")),
         {"×": "배", "point": "%p", "B": "바이트", "bit": "비트", "token": "토큰", "s": "초"},
     ),
     "en": _Idiom(
-        "about {}", "less than {}", "at least {}", "{over}/{under}",
+        "about {}", "less than {}", "at least {}", "{over}/{under}", True,
         ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")),
         {"×": " times", "point": " percentage points", "B": " bytes", "bit": " bits", "token": " tokens", "s": " s"},
     ),
 }  # fmt: skip
+
+
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def literals(measurement: Measurement, language: str) -> list[str]:
@@ -60,10 +65,8 @@ def literals(measurement: Measurement, language: str) -> list[str]:
     for text in _candidates(exact(value), measurement.unit, idiom):
         if _fits(text, measurement, language):
             offers[text] = None
-    if not offers and measurement.spread:
-        offers |= dict.fromkeys(
-            text for text in _bounds(measurement, idiom) if _fits(text, measurement, language)
-        )  # fmt: skip
+    if len(offers) < 3 and measurement.spread:  # so random that few numbers fit: offer bounds too
+        offers |= dict.fromkeys(text for text in _bounds(measurement, idiom) if _fits(text, measurement, language))
     return list(offers)
 
 
@@ -78,14 +81,16 @@ def _fits(text: str, measurement: Measurement, language: str) -> bool:
 def _candidates(value: Fraction, symbol: str, idiom: _Idiom) -> Iterator[str]:
     for factor, suffix in _unit_forms(abs(value), symbol, idiom):
         amount = value / factor
-        for digits in (2, 3, 4):
-            yield from _written(amount, digits, suffix, idiom, "{}")
-        for digits in (1, 2, 3):
-            yield from _written(amount, digits, suffix, idiom, idiom.about)
-        if amount.denominator == 1:
+        whole = amount.denominator == 1
+        if whole:
             yield f"{_sign(amount)}{abs(amount.numerator):,}{suffix}"
-            yield f"{_sign(amount)}{abs(amount.numerator)}{suffix}"
-    if symbol in ("", "ratio") and 1 < value.denominator <= 16:
+        for digits in (2, 3, 4):
+            if not whole or abs(amount) >= 10**digits:  # 4.00 for a whole 4 would only promise less
+                yield from _written(amount, digits, suffix, idiom, "{}")
+        for digits in (1, 2, 3):
+            if not whole or abs(amount) >= 10 ** (digits - 1):
+                yield from _written(amount, digits, suffix, idiom, idiom.about)
+    if symbol in ("", "ratio") and 1 < value.denominator <= 16 and abs(value.numerator) < 16:
         yield _sign(value) + idiom.share.format(over=abs(value.numerator), under=value.denominator)
     if 0 < abs(value) < Fraction(1, 1000):
         suffix = _unit_forms(Fraction(1), symbol, idiom)[0][1] if symbol != "ratio" else ""
@@ -118,23 +123,26 @@ def _written(amount: Fraction, digits: int, suffix: str, idiom: _Idiom, frame: s
     if amount == 0:
         return
     size, sign = abs(amount), _sign(amount)
-    if size >= 10**4:
-        for scale, word in idiom.scales:
-            if size >= scale:
-                yield frame.format(f"{sign}{_decimal(size / scale, digits)}{word}{suffix}")
-                return
+    power = _magnitude(size)
     if size < Fraction(1, 1000):
-        power = _magnitude(size)
         yield frame.format(f"{sign}{_decimal(size / Fraction(10) ** power, digits)}e{power}{suffix}")
         return
-    yield frame.format(f"{sign}{_decimal(size, digits)}{suffix}")
+    scale, word = next(((scale, word) for scale, word in idiom.scales if size >= scale), (1, ""))
+    if size < 10**4:
+        scale, word = 1, ""
+    if frame == "{}" and size / scale >= 10**digits:  # the digits end before the ones: only a power can say so
+        mantissa = _decimal(size / Fraction(10) ** power, digits)
+        yield f"{sign}{mantissa}×10{str(power).translate(_SUPERSCRIPTS)}{suffix}"
+        return
+    space = " " if word and idiom.spaced and suffix[:1].isalpha() else ""
+    yield frame.format(f"{sign}{_decimal(size / scale, digits)}{word}{space}{suffix}")
 
 
 def _decimal(size: Fraction, digits: int) -> str:
     """A positive amount rounded (half up) to so many significant digits, without an exponent."""
-    places = max(digits - 1 - _magnitude(size), 0)
-    unit = Fraction(10) ** (_magnitude(size) - digits + 1) if places == 0 else Fraction(1, 10**places)
+    unit = Fraction(10) ** (_magnitude(size) - digits + 1)
     rounded = (size / unit + Fraction(1, 2)).__floor__() * unit
+    places = max(digits - 1 - _magnitude(rounded), 0)
     whole, part = divmod(int(rounded * 10**places), 10**places)
     return f"{whole:,}.{part:0{places}d}" if places else f"{whole:,}"
 

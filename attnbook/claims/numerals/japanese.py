@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from attnbook.claims.numerals.lexicon import Lexicon, numbers_below_hundred
+from attnbook.claims.numerals.lexicon import Lexicon, numbers_below_hundred, words
 
 _KANJI = numbers_below_hundred("一二三四五六七八九", "十")
 _NATIVE = dict(
     zip(("ひと", "ふた", "みっ", "よっ", "いつ", "むっ", "なな", "やっ", "ここの"), range(1, 10), strict=True)
+)
+
+_COUNTERS = words(
+    """
+    個 つ 行 列 文字 本 回 度 層 段 段階 通り 枚 人 件 点 種 種類 語 単語 文 箇所 か所 カ所 ヶ所 ケ所 台 ページ
+    ステップ ヘッド パラメーター パラメータ 要素 成分 次元 キー クエリ バリュー タイル ブロック チャンク バッチ 番
+    番目 つ目 回目 行目 列目 層目 個目 桁 組 対 位置 エキスパート モデル シード 系列 サンプル 例 項 章 節 命令
+    テンソル ベクトル レジスタ 演算 世代 エポック リクエスト 要求 グループ ラウンド 乗 位 問 色 値
+    """
 )
 
 JAPANESE = Lexicon(
@@ -32,13 +41,13 @@ JAPANESE = Lexicon(
         "秒間": "s", "時間": "h", "トークン": "token",
     },
     per_second=("/秒", "毎秒"),
-    counters=frozenset(
-        ["個", "つ", "行", "列", "文字", "本", "回", "度", "層", "段", "段階", "通り", "枚", "人", "件", "点", "種", "種類", "語", "単語", "文", "箇所", "か所", "カ所", "ヶ所", "ケ所", "台", "ページ", "ステップ", "ヘッド", "パラメーター", "パラメータ", "要素", "成分", "次元", "キー", "クエリ", "バリュー", "タイル", "ブロック", "チャンク", "バッチ", "番", "番目", "つ目", "回目", "行目", "列目", "層目", "個目", "桁", "組", "対", "位置", "エキスパート", "モデル", "シード", "系列", "サンプル", "例", "項", "章", "節", "命令", "テンソル", "ベクトル", "レジスタ", "演算", "世代", "エポック", "リクエスト", "要求", "グループ", "ラウンド", "乗", "位", "問", "色", "値"]
-    ),
+    counters=_COUNTERS,
     number_words=_KANJI | _NATIVE,
     standing_words=frozenset(_KANJI) | {"とお"},
     share_words={"半分": (Fraction(1, 2), "×"), "とお": (Fraction(10), ""), "ゼロ": (Fraction(0), "")},
-    fraction=re.compile(r"(?P<under>[0-9,]+万?|[一二三四五六七八九十百千万]+) ?分の ?(?P<over>[0-9,]+|[一二三四五六七八九十]+)"),
+    fraction=re.compile(
+        r"(?P<under>[0-9,]+万?|[一二三四五六七八九十百千万]+) ?分の ?(?P<over>[0-9,]+|[一二三四五六七八九十]+)"
+    ),
     fraction_words=_KANJI | {"百": 100, "千": 1000, "一万": 10**4, "百万": 10**6},
     between=(re.compile(r"(?P<low>.+?)から(?P<high>.+?)(?:まで|の間)?"),),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from attnbook.claims.numerals.lexicon import Lexicon, numbers_below_hundred
+from attnbook.claims.numerals.lexicon import Lexicon, numbers_below_hundred, words
 
 _SINO = numbers_below_hundred("일이삼사오육칠팔구", "십")
 _ONES = ("하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟", "아홉")
@@ -20,6 +20,14 @@ def _native(ones: tuple[str, ...]) -> dict[str, int]:
         names |= {ten + name: 10 * tens + value for value, name in enumerate(ones, start=1)}
     return names
 
+
+_COUNTERS = words(
+    """
+    개 줄 행 열 번 번째 글자 자 문자 층 단 단계 가지 명 사람 건 점 종 종류 장 쪽 페이지 스텝 헤드 파라미터 매개변수
+    원소 요소 성분 차원 키 쿼리 밸류 타일 블록 청크 배치 자리 쌍 위치 단어 문장 전문가 모델 시드 시퀀스 샘플 예 항
+    절 명령 명령어 텐서 벡터 레지스터 연산 회 세대 에포크 요청 그룹 곳 군데 칸 대 개째 줄째 층째 제곱 위 값 라운드
+    """
+)
 
 KOREAN = Lexicon(
     language="ko",
@@ -41,13 +49,13 @@ KOREAN = Lexicon(
         "초간": "s", "시간": "h", "토큰": "token",
     },
     per_second=("/초",),
-    counters=frozenset(
-        ["개", "줄", "행", "열", "번", "번째", "글자", "자", "문자", "층", "단", "단계", "가지", "명", "사람", "건", "점", "종", "종류", "장", "쪽", "페이지", "스텝", "헤드", "파라미터", "매개변수", "원소", "요소", "성분", "차원", "키", "쿼리", "밸류", "타일", "블록", "청크", "배치", "자리", "쌍", "위치", "단어", "문장", "전문가", "모델", "시드", "시퀀스", "샘플", "예", "항", "절", "명령", "명령어", "텐서", "벡터", "레지스터", "연산", "회", "세대", "에포크", "요청", "그룹", "곳", "군데", "칸", "대", "개째", "줄째", "층째", "제곱", "위", "값", "라운드"]
-    ),
+    counters=_COUNTERS,
     number_words=_SINO | _native(_ONES) | _native(_BEFORE_COUNTERS) | {"스무": 20},
     standing_words=frozenset(_native(_ONES)),
     share_words={"절반": (Fraction(1, 2), "×"), "반": (Fraction(1, 2), "×"), "영": (Fraction(0), "")},
-    fraction=re.compile(r"(?P<under>[0-9,]+만?|[일이삼사오육칠팔구십백천만]+) ?분의 ?(?P<over>[0-9,]+|[일이삼사오육칠팔구십]+)"),
+    fraction=re.compile(
+        r"(?P<under>[0-9,]+만?|[일이삼사오육칠팔구십백천만]+) ?분의 ?(?P<over>[0-9,]+|[일이삼사오육칠팔구십]+)"
+    ),
     fraction_words=_SINO | {"백": 100, "천": 1000, "만": 10**4, "백만": 10**6},
     between=(
         re.compile(r"(?P<low>.+?)에서 ?(?P<high>.+?)(?: ?사이)?"),

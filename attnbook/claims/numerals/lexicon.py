@@ -1,4 +1,4 @@
-"""What one language's lexicon of numbers holds. Every list is closed: a word that is in none makes a text unreadable."""
+"""What one language's lexicon of numbers holds. Every list is closed: a word in none makes a text unreadable."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ class Lexicon:
     """Number words that may stand in such a fraction."""
     between: tuple[re.Pattern[str], ...]
     """Ranges in words, with groups `low` and `high`."""
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a list written as running text."""
+    return frozenset(text.split())
 
 
 def numbers_below_hundred(ones: str, ten: str) -> dict[str, int]:

@@ -47,8 +47,21 @@ def read(text: str, language: str) -> Reading:
         raise Unreadable(text[:_LONGEST] + "…", f"{len(text)} characters long", "put only the number into the role")
     reading = _read(text, digits.fold(text).strip(), lexicon)
     if reading is None:
-        raise refusal(text, digits.fold(text).strip(), lexicon)
+        raise _foreign(text, lexicon) or refusal(text, digits.fold(text).strip(), lexicon)
     return reading
+
+
+def _foreign(text: str, lexicon: Lexicon) -> Unreadable | None:
+    """The complaint that a text is a number of another language, where it is one."""
+    for other in LEXICONS.values():
+        try:
+            if other is lexicon or _read(text, digits.fold(text).strip(), other) is None:
+                continue
+        except Unreadable:
+            continue
+        reason, hint = f"it is a number in the language {other.language!r}", f"write it in {lexicon.language!r}"
+        return Unreadable(text, reason, f"{hint}, the page's")
+    return None
 
 
 def _read(text: str, plain: str, lexicon: Lexicon) -> Reading | None:
@@ -153,14 +166,18 @@ def _whole(text: str, whole: str, lexicon: Lexicon) -> Fraction | None:
 def _in_words(text: str, lexicon: Lexicon) -> _Quantity | None:
     lowered = text.lower() if lexicon.spaced else text
     if lowered in lexicon.standing_words:
-        return _Quantity(Number(Fraction(lexicon.number_words[lowered]), None), "", False)
+        return _Quantity(_small(lexicon.number_words[lowered]), "", False)
     for word in sorted(lexicon.number_words, key=len, reverse=True):
         if lowered.startswith(word):
             rest = text[len(word) :]
             unit = _unit(rest, lexicon)
             if rest and unit is not None and (not lexicon.spaced or rest[0] in " -"):
-                return _Quantity(Number(Fraction(lexicon.number_words[word]), None), *unit)
+                return _Quantity(_small(lexicon.number_words[word]), *unit)
     return None
+
+
+def _small(number: int) -> Number:
+    return Number(Fraction(number), Fraction(1))
 
 
 def _unit(text: str, lexicon: Lexicon) -> tuple[str, bool] | None:
@@ -170,6 +187,10 @@ def _unit(text: str, lexicon: Lexicon) -> tuple[str, bool] | None:
         return None  # 8B is eight billion to some and eight bytes to others: the space tells them apart
     if word == "":
         return "", False
+    if lexicon.spaced and word.startswith("-") and word not in lexicon.units:
+        word = word[1:]  # a 4-bit model, 8-head attention
+        if word not in lexicon.units and word not in lexicon.counters:
+            return None
     for suffix in ("/s", *lexicon.per_second):
         base = word.removesuffix(suffix) if word != suffix else word
         symbol = SYMBOL_UNITS.get(base) or lexicon.units.get(base)
@@ -184,7 +205,7 @@ def _unit(text: str, lexicon: Lexicon) -> tuple[str, bool] | None:
 def _plain(text: str, quantity: _Quantity) -> Reading:
     """A number without a word about its precision: exact if it is whole, else half a unit of its last digit."""
     value, unit = quantity.number.value, quantity.unit
-    if not quantity.number.rounded and not UNITS[unit].hundredths:
+    if quantity.number.quantum is None or not (quantity.number.rounded or UNITS[unit].hundredths):
         return Reading(text, "exact", "=", value, value, value, unit=unit, counted=quantity.counted)
     low, high = _ends(quantity)
     return Reading(
@@ -235,6 +256,8 @@ def _between(text: str, low: _Quantity, high: _Quantity) -> Reading:
         raise Unreadable(text, "the range does not rise", "write the smaller end first")
     bottom, top = _ends(low)[0], _ends(high)[1]
     return Reading(
-        text, "range", "in", None, bottom, top, low_open=low.number.value <= 0, high_open=high.number.value >= 0,
+        text, "range", "in", None, bottom, top,
+        low_open=low.number.value <= 0 and bottom < low.number.value,
+        high_open=high.number.value >= 0 and top > high.number.value,
         unit=high.unit, counted=high.counted, ends=(low.number.value, high.number.value),
     )  # fmt: skip

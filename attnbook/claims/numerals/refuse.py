@@ -11,7 +11,7 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (r"", "it is empty", "write the number, or ? to be shown what you may write"),
     (r".*±.*", "± says neither a value nor a range", "write a range (−8〜8, −8~8, −8–8) or a bound"),
     (r".*[¼½¾⅐-⅞].*", "a fraction in one character", "write 2分の1, 2분의 1 or 1/2"),
-    (r".*[0-9]\s?k[A-Za-z]*", "k is 1000 to some and 1024 to others", "write 128 Ki, or 128,000"),
+    (r".*[0-9]\s?k(?![A-Za-z]).*", "k is 1000 to some and 1024 to others", "write 128 Ki, or 128,000"),
     (r".*[0-9]B", "B is bytes to some and billions to others", "write 8 B for bytes, or 80億, 80억, 8 billion"),
     (r".*[0-9]\s?[MGT]", "a bare M, G or T", "write 万 or 億, million or billion, Mi or MB"),
     (r".*[0-9]\s?KB.*", "KB is 1000 bytes to some and 1024 to others", "write kB or KiB"),
