@@ -27,7 +27,6 @@ def run(seed: int = 0, b: int = 2, t: int = 11, n_heads: int = 3, head_dim: int 
     measure("names.layout_right_seen", _others_move(attention, q, k, v, axis=2))
     measure("names.layout_wrong_unseen", not _others_move(attention, *wrong, axis=1))
     measure("names.layout_wrong_unseen_torch", not _others_move(scaled_dot_product_attention, *wrong, axis=1))
-    measure("names.layout_positions", t)
     return {}
 
 
