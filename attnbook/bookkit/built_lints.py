@@ -38,18 +38,18 @@ _LEFTOVERS: Final = (
 )
 
 
-def check(doctree: nodes.Element) -> Iterator[tuple[int, str]]:
+def check(doctree: nodes.Element) -> Iterator[tuple[int | None, str]]:
     """The findings of a finished page, as source line and message."""
     for text in doctree.findall(nodes.Text):
         if not _is_verbatim(text):
             for pattern, message in _LEFTOVERS:
                 if found := pattern.search(text.astext()):
-                    yield _line(text), f"{message}: {_around(text.astext(), found.start())}"
+                    yield problems.line_of(text), f"{message}: {_around(text.astext(), found.start())}"
     for image in doctree.findall(nodes.image):
         # Images that a person placed are the source lints' business.
         if _is_output(image) and not str(image.get("alt", "")).strip():
             yield (
-                _line(image),
+                problems.line_of(image),
                 "output without alternative text: publish it with attnbook.bookkit.figures.figure and place it with "
                 "{plot}, whose :alt: says what it shows",
             )
@@ -57,10 +57,10 @@ def check(doctree: nodes.Element) -> Iterator[tuple[int, str]]:
         for text_of in ("alt", "title"):
             for pattern, message in _LEFTOVERS:
                 if found := pattern.search(node[text_of]):
-                    yield _line(node), f":{text_of}: {message}: {_around(node[text_of], found.start())}"
+                    yield problems.line_of(node), f":{text_of}: {message}: {_around(node[text_of], found.start())}"
     for block in doctree.findall(nodes.literal_block):
         if "stderr" in block["classes"]:
-            yield _line(block), f"the cell wrote to stderr: {_around(block.astext(), 0)}"
+            yield problems.line_of(block), f"the cell wrote to stderr: {_around(block.astext(), 0)}"
 
 
 def _is_output(node: nodes.Node | None) -> bool:
@@ -78,12 +78,6 @@ def _is_verbatim(text: nodes.Text) -> bool:
             return True
         node = node.parent
     return False
-
-
-def _line(node: nodes.Node | None) -> int:
-    while node is not None and not node.line:
-        node = node.parent
-    return node.line or 1 if node is not None else 1
 
 
 def _around(text: str, place: int) -> str:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
+COMMONMARK_SCAN = StateInline.scanDelims
+"""The scan that `setup` replaces."""
+
+
 def is_east_asian(character: str) -> bool:
     """Is this a character of Chinese, Japanese or Korean text: ideograph, kana, Hangul, full-width or half-width form?
 
@@ -63,4 +67,4 @@ def setup(app: Sphinx) -> None:
     MyST makes a parser for each page and each message and offers no door to its rules, and the state's class is fixed
     in markdown-it: the method is the one place that all of them pass.
     """
-    StateInline.scanDelims = scan_delimiters  # type: ignore[method-assign]
+    StateInline.scanDelims = scan_delimiters  # type: ignore[method-assign, assignment]

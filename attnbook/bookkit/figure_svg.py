@@ -39,7 +39,7 @@ def draw(name: str, figure: Any) -> Drawing:
     import matplotlib as mpl
 
     # The salt makes ids depend on content alone; text stays text; no date, no version: same figure, same bytes.
-    settings = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+    settings: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
     metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
     _outline_formulas(figure)
     file = io.StringIO()

@@ -51,6 +51,10 @@ class FigureRenderer:
         """The figure goes to the document under its name; None for any other MIME type."""
         if data.mime_type != FIGURE:
             return None
-        made = renderer.renderer.document.attributes.setdefault("attnbook_figures", [])
-        made.append((dict(data.content), data.line or 1, (data.cell_index or 0) + 1))
+        page = renderer.renderer
+        # Cells are counted as a reader counts them: those with code, from 1.
+        before = page.nb_client.notebook.cells[: (data.cell_index or 0) + 1]
+        number = sum(cell["cell_type"] == "code" for cell in before)
+        made = page.document.attributes.setdefault("attnbook_figures", [])
+        made.append((dict(data.content), data.line or 1, number))
         return []

@@ -1,10 +1,4 @@
-"""An admonition with the class `dropdown` becomes `<details>`: solutions fold without a script.
-
-    :::{admonition} 解答
-    :class: dropdown
-    …
-    :::
-"""
+"""An admonition with the class `dropdown` becomes `<details>`: solutions fold without a script."""
 
 from __future__ import annotations
 
@@ -44,7 +38,7 @@ class FoldAdmonitions(SphinxPostTransform):
 
 def visit_folded(translator: HTML5Translator, node: folded) -> None:
     """Open the block; the class `open` unfolds it from the start."""
-    opened = {"open": "open"} if "open" in node["classes"] else {}
+    opened: dict[str, Any] = {"open": "open"} if "open" in node["classes"] else {}
     translator.body.append(translator.starttag(node, "details", **opened))
 
 

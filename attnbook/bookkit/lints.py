@@ -9,6 +9,7 @@ reports the same findings, with all others.
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ EXTENSIONS: Final = ("attrs_block", "attrs_inline", "colon_fence", "deflist", "d
 _DIRECTIVE = re.compile(r"\{([\w:.+-]+)\}\s*(.*)")
 _CHAPTER = re.compile(r"\d\d-")
 # Directives whose content is no Markdown: nothing in there is prose.
-_OPAQUE = {"code", "code-block", "literalinclude", "toctree", "math", "bibliography", "raw", "ledger", "table-of-claims"}
+_OPAQUE = {"code", "code-block", "literalinclude", "toctree", "math", "bibliography", "raw"}
 _PICTURES = {"figure", "image", "plot"}
 
 
@@ -93,9 +94,8 @@ class _Page:
         options, content, skipped = _options(token.content)
         if name == "code-cell":
             yield from self._cell(content, line + 1 + skipped)
-        elif name in _PICTURES:
-            if not options.get("alt", "").strip():
-                yield Finding(line, f"{{{name}}} {argument} has no alternative text: say in :alt: what it shows")
+        elif name in _PICTURES and not options.get("alt", "").strip():
+            yield Finding(line, f"{{{name}}} {argument} has no alternative text: say in :alt: what it shows")
         if name not in _OPAQUE and name != "code-cell":
             yield from self._block(self.parser.parse("\n".join(content)), line + skipped)
 
@@ -115,7 +115,7 @@ class _Page:
 def _inline(token: Token, line: int) -> Iterator[Finding]:
     """Line breaks between Japanese characters, and images without alternative text, in one run of text."""
     rows = token.content.split("\n")
-    for number, (row, following) in enumerate(zip(rows, rows[1:], strict=False)):
+    for number, (row, following) in enumerate(itertools.pairwise(rows)):
         before, after = row.rstrip(), following.lstrip()
         if before and after and _is_japanese(before[-1]) and _is_japanese(after[0]):
             yield Finding(
@@ -204,7 +204,7 @@ def _report(app: Sphinx, docname: str, content: list[str]) -> None:
     """Report a page's findings when Sphinx reads it."""
     from attnbook.bookkit import problems
 
-    if not app.env.doc2path(docname).suffix == ".md":
+    if app.env.doc2path(docname).suffix != ".md":
         return
     chapter = is_chapter(docname.rsplit("/", 1)[-1])
     for finding in check(content[0], chapter=chapter, cell_lines=app.config.bookkit_cell_lines):

@@ -1,8 +1,8 @@
-"""Formulas become MathML when the page is read: no script in the page, and a mistake in LaTeX is a located failure.
+r"""Formulas become MathML when the page is read: no script in the page, and a mistake in LaTeX is a located failure.
 
 `math-core` writes MathML Core, which browsers draw with the system's maths font and screen readers read aloud; the
 LaTeX stays in the page as an annotation, for whoever copies a formula. It knows no command that makes a link or loads
-anything, so `\\href` in a translation is an error like any unknown command.
+anything, so `\href` in a translation is an error like any unknown command.
 """
 
 from __future__ import annotations
@@ -41,18 +41,22 @@ def mathml(latex: str, *, display: bool) -> str:
         return str(converter.convert_with_local_state(latex, displaystyle=display))
     except LatexError as error:
         offset, _separator, reason = str(error).partition(": ")
-        if not offset.isdigit():
-            raise MathsError(f"formula {latex!r}: {error}") from error
-        # The offset counts UTF-8 bytes.
-        rest = latex.encode()[int(offset) :].decode(errors="ignore").strip()
-        place = f"at {rest[:20]!r}" if rest else "at its end"
-        raise MathsError(f"formula {latex!r}, {place}: {reason}") from error
+        rest = latex[int(offset) :].strip() if offset.isdigit() else latex
+        place = f"`{_short(rest, 20)}`" if rest else "its end"
+        raise MathsError(f"formula `{_short(latex, 60)}`, at {place}: {reason}") from error
+
+
+def _short(latex: str, length: int) -> str:
+    """A piece of LaTeX on one line, cut where it is long."""
+    line = " ".join(latex.split())
+    return line if len(line) <= length else line[: length - 1] + "…"
 
 
 class ConvertMaths(SphinxTransform):
     """Give every formula of a page its MathML, translations included, while its place in the source is known."""
 
-    default_priority = 880  # after Locale (20): a translated message brings formulas of its own
+    # After Locale (20), whose messages bring formulas; before `doctree-read` (880), where titles are copied.
+    default_priority = 870
 
     def apply(self, **kwargs: Any) -> None:
         """See the class."""
@@ -60,13 +64,7 @@ class ConvertMaths(SphinxTransform):
             try:
                 node["mathml"] = mathml(node.astext(), display=isinstance(node, nodes.math_block))
             except MathsError as error:
-                problems.report(self.env, _line(node), "maths", str(error))
-
-
-def _line(node: nodes.Node | None) -> int | None:
-    while node is not None and node.line is None:
-        node = node.parent
-    return node.line if node is not None else None
+                problems.report(self.env, problems.line_of(node), "maths", str(error))
 
 
 def _written(node: nodes.math | nodes.math_block) -> str:

@@ -1,8 +1,8 @@
 """The colours of the book's figures, by name: what a chapter draws with, and what the page turns each into.
 
-A figure is drawn once, in the colours below, and each of them leaves as a CSS variable (`var(--plot-blue)`), so that the
-page decides what blue is in its light and in its dark theme (`_static/plot.css` of the book). That is why a figure may
-use these colours only: any other would be the same in both themes and unreadable in one.
+A figure is drawn once, in the colours below, and each of them leaves as a CSS variable (`var(--plot-blue)`), so that
+the page decides what blue is in its light and in its dark theme (`_static/plot.css` of the book). That is why a figure
+may use these colours only: any other would be the same in both themes and unreadable in one.
 """
 
 from __future__ import annotations

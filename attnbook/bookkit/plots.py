@@ -31,22 +31,29 @@ if TYPE_CHECKING:
     from sphinx.writers.html5 import HTML5Translator
 
 
-class plot(nodes.General, nodes.Element, addnodes.translatable):  # type: ignore[misc]
+class plot(nodes.General, nodes.Element, addnodes.translatable):
     """The drawing of a figure. Attributes: plot (its name), svg, width, height, alt, title (possibly empty)."""
 
     def preserve_original_messages(self) -> None:
         """Keep the source's texts: a translation replaces `alt` and `title`."""
-        self["source_texts"] = {key: self[key] for key in ("title", "alt") if self[key]}
+        self["source_texts"] = self._texts()
 
     def extract_original_messages(self) -> Sequence[str]:
         """The messages for translation."""
-        return list(self.get("source_texts", {key: self[key] for key in ("title", "alt") if self[key]}).values())
+        return list(self._source_texts().values())
 
     def apply_translated_message(self, original_message: str, translated_message: str) -> None:
         """Put a translation in the place of every text that reads like its original."""
-        for key, text in self.get("source_texts", {}).items():
+        for key, text in self._source_texts().items():
             if text == original_message:
                 self[key] = translated_message
+
+    def _texts(self) -> dict[str, str]:
+        return {key: self[key] for key in ("title", "alt") if self[key]}
+
+    def _source_texts(self) -> dict[str, str]:
+        kept: dict[str, str] = self.get("source_texts", self._texts())
+        return kept
 
 
 class Plot(SphinxDirective):
@@ -140,7 +147,9 @@ def visit_html(translator: HTML5Translator, node: plot) -> None:
 
 def visit_text(translator: Any, node: plot) -> None:
     """In plain text the alternative text stands for the drawing."""
+    translator.new_state()
     translator.add_text(f"[{node['alt']}]")
+    translator.end_state()
     raise nodes.SkipNode
 
 

@@ -10,9 +10,10 @@ import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import nbformat
+import sphinx.locale
 from docutils import nodes
 from myst_nb.core.read import read_myst_markdown_notebook
 from sphinx.application import Sphinx
@@ -27,7 +28,7 @@ class ClaimsStandIn(Domain):
     """The `problem` method of the claims domain, and nothing else of it."""
 
     name = "claims"
-    initial_data: dict[str, Any] = {"problems": {}}
+    initial_data: ClassVar[dict[str, Any]] = {"problems": {}}
 
     def problem(self, docname: str, line: int, status: str, message: str) -> None:
         self.data["problems"].setdefault(docname, []).append((line, status, message))
@@ -50,6 +51,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def read_with_outputs(text: str, folder: str = "") -> nbformat.NotebookNode:
     """A page's cells, and for each the outputs that `cell.metadata.outputs` names in the folder's outputs.json."""
     notebook = read_myst_markdown_notebook(text, add_source_map=True)
+    # MyST-NB counts a code cell one line too far, and a text cell from the blank lines before it.
+    lines, starts = text.splitlines(), notebook.metadata["source_map"]
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown":
+            starts[number] = next(n for n in range(starts[number], len(lines)) if lines[n].strip())
+        starts[number] -= 1
     given = json.loads((Path(folder) / "outputs.json").read_text("utf-8"))
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in cells:
@@ -95,6 +102,7 @@ def build(folder: Path, pages: dict[str, str], outputs: dict[str, list[dict[str,
     }  # fmt: skip
     warnings = io.StringIO()
     target = folder / "_build" / builder
+    sphinx.locale.translators.clear()  # kept for the life of the process: a page would be translated by another's
     with patch_docutils(None), docutils_namespace():
         app = Sphinx(folder, None, target, folder / "_build" / "doctrees", builder, confoverrides=settings,
                      status=None, warning=warnings)  # fmt: skip
