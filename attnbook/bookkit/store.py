@@ -82,7 +82,7 @@ class Store:
         """The result that holds for the chapter as it is now, or None."""
         wanted = key(chapter)
         for path in self._entries(chapter.name, wanted):
-            result = _load(path)
+            result = load(path)
             if result is not None and result.key == wanted and files.unchanged(result.depends):
                 with contextlib.suppress(OSError):
                     os.utime(path)  # used now: entries used last are kept
@@ -111,7 +111,7 @@ class Store:
     def last_seconds(self, name: str) -> float | None:
         """How long the chapter took when it ran last, whatever it held then."""
         for path in self._entries(name):
-            result = _load(path)
+            result = load(path)
             if result is not None:
                 return result.seconds
         return None
@@ -131,7 +131,7 @@ class Store:
             path.unlink(missing_ok=True)
 
 
-def _load(path: Path) -> Result | None:
+def load(path: Path) -> Result | None:
     """Read an entry; None for one that is damaged or of another format."""
     try:
         digest, _, body = path.read_bytes().partition(b"\n")
