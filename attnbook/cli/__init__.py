@@ -39,6 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotRun as error:
         print(f"attnbook {name}: {error}", file=sys.stderr)
         return COULD_NOT_RUN
+    except ModuleNotFoundError as error:
+        if (error.name or "attnbook").partition(".")[0] == "attnbook":
+            raise  # ours: a bug, not a missing package
+        print(f"attnbook {name}: this needs {error.name}, which is not installed", file=sys.stderr)
+        return COULD_NOT_RUN
     except BrokenPipeError:
         # The reader (`head`, a pager) has seen enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

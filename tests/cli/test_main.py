@@ -82,3 +82,24 @@ def test_cannot_run_is_one_line_on_standard_error(monkeypatch, capsys):
     assert captured.out == ""
     assert captured.err.startswith("attnbook experiment: there is no experiment 'no_such_experiment'; there are: ")
     assert captured.err.count("\n") == 1
+
+
+def test_a_missing_package_is_one_line(tmp_path):
+    """What a command needs and does not find is named, without a traceback."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("{claim}`3 <a.b>`\n")
+    entry = {
+        "id": "a.b", "role": "claim", "text": "3", "value": 4, "unit": "", "kind": "measured", "spread": None,
+        "accepts": {}, "verdict": "drift", "message": "", "document": "docs/a.md", "line": 1, "language": "en",
+        "derived_from": [],
+    }  # fmt: skip
+    ledger = {"version": 1, "language": "en", "failures": [], "claims": [entry]}
+    (tmp_path / "ledger.json").write_text(json.dumps(ledger))
+    program = (
+        "import sys\nfor name in ('sphinx', 'docutils'): sys.modules[name] = None\n"
+        "from attnbook.cli import main; sys.exit(main(['ledger', '--file', 'ledger.json', '--update', 'a.b']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("attnbook ledger: this needs ")
+    assert done.stderr.endswith(", which is not installed\n")
