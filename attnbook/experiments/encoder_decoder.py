@@ -58,8 +58,8 @@ def run(seed: int = 0, models: int = 8, steps: int = 200, batch: int = 32, rate:
     measure_mean("mask.encoder_goes_on", task.free_running(encoder, x, everything, blank=True).tolist(), unit="ratio")
 
     measure("mask.decoder_past_moves", _past_moves(decoder, x, causal))
-    moved = measure("mask.encoder_past_moves", _past_moves(encoder, x, everything) > 0)
-    _scores_needed(bool(moved.value))
+    measure("mask.encoder_past_moves", _past_moves(encoder, x, everything) > 0)
+    _scores_needed()
     return {"encoder_fill": encoder_fill, "decoder_fill": decoder_fill}
 
 
@@ -89,15 +89,25 @@ def _past_moves(model: task.Model, x: Tensor, mask: Any) -> Tensor:
     return (model(x, mask(LENGTH)) - model(other, mask(LENGTH)))[..., :-1, :].abs().max()
 
 
-def _scores_needed(encoder_must_start_again: bool) -> None:
-    """Scores computed while the second half is written, one head, one layer.
+def _scores_needed() -> None:
+    """Scores computed while the second half is written, one head, one layer."""
+    decoder, encoder = (measure(f"mask.{who}_scores", scores(task.HALF)) for who, scores in _SCORES.items())
+    ratio = measure("mask.scores_ratio", _ratio(task.HALF), unit="ratio", derived_from=[decoder, encoder])
+    measure("mask.scores_ratio_grows", _ratio(2 * task.HALF) > ratio.value)
 
-    The decoder keeps what it has computed: each place meets each earlier one once. The encoder's earlier places move
-    with every new token, so every step is computed whole.
-    """
-    decoder = measure("mask.decoder_scores", sum(int(causal(t)[-1].sum()) for t in range(1, LENGTH)))
-    lengths = range(task.HALF + 1, LENGTH + 1)  # what is written, and the blank
-    whole = sum(int(everything(t).sum()) for t in lengths)
-    encoder = measure("mask.encoder_scores", whole if encoder_must_start_again else LENGTH**2)
-    ratio = Fraction(int(encoder.value), int(decoder.value))
-    measure("mask.scores_ratio", ratio, unit="ratio", derived_from=[encoder, decoder])
+
+def _decoder_scores(half: int) -> int:
+    """Nothing computed before ever moves, so it is kept: each place meets itself and each earlier one once."""
+    return sum(int(causal(t)[-1].sum()) for t in range(1, 2 * half))
+
+
+def _encoder_scores(half: int) -> int:
+    """Every place moves with each new token, so each step computes what is written, and the blank, whole."""
+    return sum(int(everything(t).sum()) for t in range(half + 1, 2 * half + 1))
+
+
+_SCORES = {"decoder": _decoder_scores, "encoder": _encoder_scores}
+
+
+def _ratio(half: int) -> Fraction:
+    return Fraction(_encoder_scores(half), _decoder_scores(half))

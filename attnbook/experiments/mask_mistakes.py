@@ -49,7 +49,7 @@ def _minus_a_billion_in_half(scores: Tensor, keep: Tensor) -> None:
     from_number = scores + (1 - keep.half()) * -1e9
     measure("mask.half_number_is_inf", bool((from_number[~keep] == -torch.inf).all()))
     # A tensor is rounded first, to −inf, and 0 · −inf is NaN: the visible ones are lost, the hidden ones are fine.
-    from_tensor = scores + (1 - keep.half()) * torch.tensor(-1e9, dtype=torch.float16)
+    from_tensor = scores + (1 - keep.half()) * torch.tensor(-1e9).half()
     measure("mask.half_tensor_nans", from_tensor.isnan().sum())
     measure("mask.half_tensor_nans_are_the_visible", torch.equal(from_tensor.isnan(), keep))
 
