@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from attnbook.errors import ShapeError
 from attnbook.reference.arrays import Array, device, namespace, working_dtype
-from attnbook.reference.softmax import finite_max, logsumexp, softmax
+from attnbook.reference.softmax import logsumexp, softmax
 
 
 def online_softmax(x: Array, axis: int = -1, *, block: int = 128) -> Array:
