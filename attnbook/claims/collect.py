@@ -129,7 +129,7 @@ class Collector:
             message = f"nobody owns the number {numeral.text}: write it as a claim, or a small count in words"
             self._problem(block.node, "unowned", message, snippets)
         for code in block.code:
-            if getattr(unowned, "states_result", lambda *_: False)(code, language):
+            if unowned.states_result(code, language):
                 short = " ".join(code.split())
                 message = f"code or formula {short!r} states a result that nobody owns: write the number as a claim"
                 self._problem(block.node, "unowned", message, [code.split("\n")[0]])

@@ -42,7 +42,7 @@ def judge_book(app: Sphinx, env: BuildEnvironment) -> list[str]:
         *_read_problems(env, domain),
         *conflicts,
         *(Failure(*_place(entry), entry.verdict, _explained(entry)) for entry in entries if _is_news(entry)),
-        *_unquoted(env, known, entries),
+        *_unquoted(env, domain, known),
         *_without_claims(env, domain),
         *_misconfigured(app, env),
         *(failure for found in app.events.emit(EVENT, domain) for failure in found or ()),
@@ -103,8 +103,10 @@ def _made_at(env: BuildEnvironment, docname: str, made: Measured) -> str:
     return document_of(env, docname) + cell
 
 
-def _unquoted(env: BuildEnvironment, known: Known, entries: tuple[LedgerEntry, ...]) -> Iterator[Failure]:
-    quoted = {entry.id for entry in entries}
+def _unquoted(env: BuildEnvironment, domain: ClaimsDomain, known: Known) -> Iterator[Failure]:
+    quoted = {claim.ident for _, claim in domain.claims()}
+    # What the source quotes and a translation lost is reported as missing there.
+    quoted |= {ident for _, message in domain.messages() for _, ident, _ in message.claims}
     for ident, (docname, made) in known.items():
         if made.measurement.quote and ident not in quoted:
             cell = f" in cell {made.cell}" if made.cell is not None else ""

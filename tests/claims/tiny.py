@@ -7,13 +7,16 @@ the `dummy` builder unless a test needs pages, exactly as `sphinx-build` runs th
 from __future__ import annotations
 
 import contextlib
+import gettext
 import io
 import json
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sphinx.cmd.build import main
+from sphinx.locale import translators
 
 CONF = """
 from docutils.parsers.rst import Directive
@@ -37,6 +40,8 @@ def setup(app):
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 exclude_patterns = ["_build"]
+# Sphinx's default is one dictionary for the whole process, and parsers add to it.
+source_suffix = {".rst": "restructuredtext"}
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "substitution"]
 """
 
@@ -98,7 +103,11 @@ class Project:
         """Run `sphinx-build` on the project, incrementally if it was built before."""
         out, errors = io.StringIO(), io.StringIO()
         folder = self.out / builder
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        # Sphinx and gettext keep catalogues for the life of a process, as if all builds were one project's.
+        translators.clear()
+        gettext._translations.clear()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "'myst_", PendingDeprecationWarning)  # theirs to mend, before Sphinx 11
             code = main(["-N", "-b", builder, *options, str(self.source), str(folder)])
         ledgers = sorted(folder.glob("ledger*.json"), key=lambda path: path.stat().st_mtime_ns)
         ledger = json.loads(ledgers[-1].read_text(encoding="utf-8")) if ledgers else {}
