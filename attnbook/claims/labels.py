@@ -18,7 +18,7 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "device": "device", "source": "source", "experiment": "experiment", "cell": "cell {number}", "and": ", ",
         "place": "measured in", "verdict": "verdict", "true": "true", "false": "false", "point": "percentage points",
         "measured": "measured", "parameter": "parameter", "derived": "derived", "recorded": "recorded",
-        "cited": "cited", "text": "in the text", "page": "page", "claims": "Every claim and its measurement",
+        "cited": "cited", "text": "in the text", "claims": "Every claim and its measurement",
         "summary": "{judged} judged, {unowned} unowned", "fine": "fine", "not fine": "{count} not fine",
     },
     "ja": {
@@ -26,7 +26,7 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "device": "装置", "source": "出典", "experiment": "実験", "cell": "セル {number}", "and": "、",
         "place": "測定した場所", "verdict": "判定", "true": "真", "false": "偽", "point": "ポイント",
         "measured": "測定", "parameter": "設定値", "derived": "計算", "recorded": "記録",
-        "cited": "引用", "text": "本文", "page": "ページ", "claims": "すべての主張とその測定",
+        "cited": "引用", "text": "本文", "claims": "すべての主張とその測定",
         "summary": "照合した主張は {judged} 件、測定に結びつかない数字は {unowned} 件です。",
         "fine": "一致", "not fine": "一致しないもの {count} 件",
     },
@@ -35,7 +35,7 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "device": "장치", "source": "출처", "experiment": "실험", "cell": "셀 {number}", "and": ", ",
         "place": "측정한 곳", "verdict": "판정", "true": "참", "false": "거짓", "point": "%p",
         "measured": "측정", "parameter": "설정값", "derived": "계산", "recorded": "기록",
-        "cited": "인용", "text": "본문", "page": "페이지", "claims": "모든 주장과 그 측정",
+        "cited": "인용", "text": "본문", "claims": "모든 주장과 그 측정",
         "summary": "대조한 주장 {judged}개, 측정과 연결되지 않은 숫자 {unowned}개.",
         "fine": "일치", "not fine": "일치하지 않는 것 {count}개",
     },
@@ -52,7 +52,7 @@ def words(language: str | None) -> dict[str, str]:
 def number(value: Value | None, language: str | None = "en") -> str:
     """A value at up to six significant digits, thousands separated; "–" if there is none.
 
-    Integers and fractions are whole; a real too large or small to read gets a power of ten.
+    Integers are whole, a fraction is followed by its decimal form; a real hard to read gets a power of ten.
     """
     if value is None:
         return "–"
@@ -61,7 +61,10 @@ def number(value: Value | None, language: str | None = "en") -> str:
     if isinstance(value, int):
         return f"{value:,}".replace("-", "−")
     if isinstance(value, Fraction):
-        return str(value).replace("-", "−")
+        if value.denominator == 1:
+            return number(int(value))
+        sign = "=" if Fraction(f"{float(value):.6g}") == value else "≈"
+        return f"{value} {sign} {number(float(value))}".replace("-", "−")
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
     mantissa, _, exponent = f"{value:.5e}".partition("e")

@@ -11,6 +11,7 @@ from attnbook.claims.entries import Ledger, LedgerEntry
 from attnbook.measure import format_value
 
 USUAL_PLACE = Path("book", "_build", "ledger.json")
+_LONGEST = 40  # places of a terminal that a statement may take in the table
 
 
 class NoLedger(Exception):
@@ -74,7 +75,17 @@ def table(ledger: Ledger) -> str:
 
 def _row(entry: LedgerEntry) -> tuple[str, ...]:
     value = "-" if entry.value is None else value_text(entry)
-    return entry.place, entry.id, entry.text, value, entry.accepts.text or "-", entry.kind or "-", entry.verdict
+    text = shortened(entry.text, _LONGEST)
+    return entry.place, entry.id, text, value, entry.accepts.text or "-", entry.kind or "-", entry.verdict
+
+
+def shortened(text: str, width: int) -> str:
+    """A text that takes at most so many places of a terminal; what is left out is shown by `…`."""
+    if _width(text) <= width:
+        return text
+    while _width(text) >= width:
+        text = text[:-1]
+    return text + "…"
 
 
 def value_text(entry: LedgerEntry) -> str:

@@ -7,6 +7,7 @@ and scopes; on a narrow screen each row becomes a small record. Every builder ca
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -19,7 +20,7 @@ from attnbook.claims.entries import Ledger, LedgerEntry
 from attnbook.claims.html import WITH_CARDS, accepts, anchor, cell_link, page_address
 from attnbook.claims.labels import quantity, words
 
-COLUMNS = {"page": 16, "text": 24, "value": 14, "accepts": 22, "kind": 10, "place": 24, "verdict": 10}
+COLUMNS = {"text": 30, "value": 14, "accepts": 22, "kind": 10, "place": 20, "verdict": 10}
 """Each column and its width in characters, for writers that lay a table out in those."""
 _ANCHOR = "claims-ledger"
 
@@ -77,8 +78,17 @@ def _table(ledger: Ledger, app: Sphinx, docname: str) -> Iterator[nodes.Element]
     group += [nodes.colspec(colwidth=width) for width in COLUMNS.values()]
     head = nodes.row()
     head += [ledger_entry("", nodes.paragraph("", say[name]), scope="col") for name in COLUMNS]
-    group += [nodes.thead("", head), nodes.tbody("", *(_row(entry, app, docname) for entry in entries))]
+    group += nodes.thead("", head)
+    for page, of_page in groupby(entries, key=lambda entry: entry.docname):
+        group += nodes.tbody("", _page_row(page, app, docname), *(_row(entry, app, docname) for entry in of_page))
     yield nodes.table("", nodes.title("", say["claims"]), group, classes=["claims-ledger"])
+
+
+def _page_row(page: str, app: Sphinx, docname: str) -> nodes.row:
+    """The heading above the claims of a page."""
+    link = _link(app.builder, _title(app.env, page), page_address(app.builder, docname, page, ""))
+    heading = ledger_entry("", nodes.paragraph("", "", link), scope="rowgroup", morecols=len(COLUMNS) - 1)
+    return nodes.row("", heading, classes=["claims-page"])
 
 
 def _row(entry: LedgerEntry, app: Sphinx, docname: str) -> nodes.row:
@@ -98,9 +108,9 @@ def _cells(entry: LedgerEntry, app: Sphinx, docname: str) -> dict[str, list[node
     text = _link(builder, entry.text, page_address(builder, docname, entry.docname, claim))
     address, title = cell_link(builder, entry, docname)
     cell = say["cell"].format(number=entry.cell) if entry.cell is not None else ""
-    place = say["and"].join(filter(None, (title, cell))) or entry.measured_in
+    page = title if entry.measured_docname != entry.docname else ""
+    place = say["and"].join(filter(None, (page, cell))) or title or entry.measured_in
     return {
-        "page": [nodes.Text(_title(app.env, entry.docname))],
         "text": [text, nodes.Text(" "), nodes.inline("", entry.id, classes=["claims-id"])],
         "value": [nodes.Text(quantity(entry.value, entry.unit, language))],
         "accepts": [nodes.Text(accepts(entry) or (say["true"] if entry.role == "holds" else "–"))],
@@ -139,13 +149,14 @@ def _reading_order(env: BuildEnvironment, docname: str, seen: set[str]) -> Itera
 def visit_entry(translator: Any, node: ledger_entry) -> None:
     """A cell as `<th scope>` or as `<td data-label>`."""
     if "scope" in node:
-        translator.body.append(translator.starttag(node, "th", "", scope=node["scope"]))
+        columns = {"colspan": node["morecols"] + 1} if "morecols" in node else {}
+        translator.body.append(translator.starttag(node, "th", "", scope=node["scope"], **columns))
         translator.context.append("</th>\n")
     else:
         translator.body.append(translator.starttag(node, "td", "", **{"data-label": node["label"]}))
         translator.context.append("</td>\n")
     row: Any = node.parent
-    row.column += 1
+    row.column += 1 + node.get("morecols", 0)
 
 
 def depart_entry(translator: Any, _node: ledger_entry) -> None:

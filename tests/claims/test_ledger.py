@@ -35,6 +35,13 @@ def test_table_aligns_full_width_text():
     )
 
 
+def test_a_long_statement_is_shortened_in_the_table():
+    """A sentence takes at most forty places of the terminal; JSON has it whole."""
+    assert ledger.shortened("未来のトークンは見えない", 40) == "未来のトークンは見えない"
+    assert ledger.shortened("未来のトークンは見えない", 11) == "未来のトー…"
+    assert ledger.shortened("no future token", 8) == "no futu…"
+
+
 def test_table_ends_with_every_failure():
     """Failures follow the table as the build printed them, and the sum counts what nobody owns."""
     drift = replace(MAX_PROB, text="0.95", verdict="drift", message="claim scaling.max_prob says 0.95, measured 0.8712")
