@@ -121,9 +121,10 @@ def _is_label(node: nodes.Node) -> bool:
         case addnodes.pending_xref():
             return not node.get("refexplicit") or _SECTION_NUMBER.fullmatch(node.astext().strip()) is not None
         case nodes.reference():
-            text = node.astext().strip()
-            bare = text in (node.get("refuri"), "mailto:" + str(node.get("refuri")))
-            return bare or ("refuri" not in node and _SECTION_NUMBER.fullmatch(text) is not None)
+            text, address = node.astext().strip(), str(node.get("refuri", "#"))
+            if text in (address, address.removeprefix("mailto:")):
+                return True
+            return address.startswith("#") and _SECTION_NUMBER.fullmatch(text) is not None
     kinds = (
         nodes.footnote_reference, nodes.citation_reference, nodes.label, nodes.image, nodes.problematic,
         nodes.substitution_reference, addnodes.number_reference, addnodes.index, nodes.comment,
