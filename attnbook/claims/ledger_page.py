@@ -114,8 +114,8 @@ def _cells(entry: LedgerEntry, app: Sphinx, docname: str) -> dict[str, list[node
         "text": [text, nodes.Text(" "), nodes.inline("", entry.id, classes=["claims-id"])],
         "value": [nodes.Text(quantity(entry.value, entry.unit, language))],
         "accepts": [nodes.Text(accepts(entry) or (say["true"] if entry.role == "holds" else "–"))],
-        "kind": [nodes.Text(say.get(entry.kind, entry.kind))],
-        "place": [_link(builder, place, address)],
+        "kind": [nodes.Text(say.get(entry.kind, entry.kind) or "–")],
+        "place": [_link(builder, place or "–", address)],
         "verdict": [nodes.Text(say["fine"]) if entry.fine else nodes.strong("", entry.verdict)],
     }
 
