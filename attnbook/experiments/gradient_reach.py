@@ -36,6 +36,8 @@ def run(
             name = f"{'divided' if divided else 'plain'}_d{d}"
             _measure_spread(name, to_q[d, divided])
             measure_mean(f"scaling.grad_k_mean_{name}", to_k[d, divided].mean(-1), quote=False)
+    forgotten = [bool((to_q[d, True] < FORGOTTEN * to_q[d, True].mean()).any()) for d in dims]
+    measure("scaling.no_divided_query_forgotten", not any(forgotten))
     measure("scaling.grad_mean_larger_plain", all(bool(to_q[d, False].mean() > to_q[d, True].mean()) for d in dims))
     measure("scaling.grad_k_mean_larger_plain", all(bool(to_k[d, False].mean() > to_k[d, True].mean()) for d in dims))
     return {"q": to_q, "k": to_k}

@@ -40,10 +40,11 @@ def run(
                 largest[n, d, divided] = weight.amax(-1)
                 jacobian[n, d, divided] = jacobian_norm(weight)
                 _measure_rows(f"{'divided' if divided else 'plain'}_n{n}_d{d}", weight)
-    for d in dims:
-        few = sequences[0][0], d, False
-        _measure_two_kinds(d, largest[few], jacobian[few])
+    stuck = [_measure_two_kinds(d, *(rows[sequences[0][0], d, False] for rows in (largest, jacobian))) for d in dims]
+    measure("scaling.jacobian_stuck_largest", max(stuck))
+    measure("scaling.saturation_limit", SATURATED, kind="parameter")
     _measure_statements(largest, jacobian)
+    _measure_reversal(jacobian, *((n, dims[1]) for n, _ in sequences[:2]))
     return {"largest": largest, "jacobian": jacobian}
 
 
@@ -63,15 +64,25 @@ def jacobian_norm(weight: Tensor) -> Tensor:
 def _measure_rows(name: str, weight: Tensor) -> None:
     top, norm = weight.amax(-1), jacobian_norm(weight)
     measure_mean(f"scaling.max_weight_{name}", top.mean(-1), quote=False)
+    _measure_quantiles(name, top)
     measure_mean(f"scaling.saturated_{name}", (top > SATURATED).double().mean(-1), unit="ratio", quote=False)
     measure_mean(f"scaling.jacobian_{name}", norm.mean(-1), quote=False)
 
 
-def _measure_two_kinds(d: int, top: Tensor, norm: Tensor) -> None:
-    """Without the division: the Jacobian of the rows that are saturated, and of the others."""
-    for kind, rows in (("stuck", top > SATURATED), ("free", top <= SATURATED)):
-        spread = norm[rows].std() / rows.sum() ** 0.5
-        measure(f"scaling.jacobian_{kind}_d{d}", norm[rows].mean(), spread=float(spread), quote=False)
+def _measure_quantiles(name: str, top: Tensor, groups: int = 8) -> None:
+    """Where the lowest tenth, the lower half and the lower nine tenths of the rows end."""
+    for percent in (10, 50, 90):
+        every = [group.flatten().quantile(percent / 100) for group in top.chunk(groups)]
+        spread = float(torch.stack(every).std()) / groups**0.5  # how far a quantile moves, from that of its parts
+        whole = top.flatten().quantile(percent / 100)
+        measure(f"scaling.max_weight_p{percent}_{name}", whole, spread=spread, quote=False)
+
+
+def _measure_two_kinds(d: int, top: Tensor, norm: Tensor) -> float:
+    """Without the division: the Jacobian of the rows that are not saturated; returns the mean of the saturated ones."""
+    free = norm[top <= SATURATED]
+    measure(f"scaling.jacobian_free_d{d}", free.mean(), spread=float(free.std()) / len(free) ** 0.5, quote=False)
+    return float(norm[top > SATURATED].mean())
 
 
 def _measure_statements(largest: dict[Any, Tensor], jacobian: dict[Any, Tensor]) -> None:
@@ -80,3 +91,9 @@ def _measure_statements(largest: dict[Any, Tensor], jacobian: dict[Any, Tensor])
     measure("scaling.no_divided_row_saturates", most <= SATURATED)
     bound = all(bool((jacobian[key] <= 2 * (1 - top) + 1e-6).all()) for key, top in largest.items())
     measure("scaling.jacobian_below_twice_the_rest", bound)
+
+
+def _measure_reversal(jacobian: dict[Any, Tensor], few: tuple[int, int], many: tuple[int, int]) -> None:
+    """Is the mean norm larger with the division where keys are few, and larger without it where they are many?"""
+    gain = {size: float(jacobian[*size, True].mean() - jacobian[*size, False].mean()) for size in (few, many)}
+    measure("scaling.jacobian_reverses", gain[few] > 0 > gain[many])

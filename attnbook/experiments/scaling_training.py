@@ -69,6 +69,8 @@ def _measure_statements(loss: dict[tuple[str, int], Tensor], dims: tuple[int, ..
     measure("scaling.plain_learns_too", max(plain) < math.log(WORDS))
     measure("scaling.plain_worsens_with_d", plain[-1] > plain[0])
     measure("scaling.divided_wins_at_every_d", all(best["divided", d] < best["plain", d] for d in dims))
+    bolder = max(float(loss["divided", d].mean(1)[1:].max()) for d in dims)
+    measure("scaling.divided_at_either_rate", bolder)
     last = dims[-1]  # where the two ways to start small differ most
     measure("scaling.plain_over_divided", best["plain", last] / best["divided", last], unit="ratio")
     bold_small, bold_divided = (float(loss[way, last][-1].mean()) for way in ("small", "divided"))
