@@ -1,12 +1,14 @@
-"""The package's attention as the mask experiments call it, and its weights read off its output: V is the identity."""
+"""What the mask experiments share: our attention, its weights read off its output, the worst of many errors."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from attnbook.measure import Measurement, measure
 from attnbook.reference import attention
 
 
@@ -23,6 +25,16 @@ def weights(q: Tensor, k: Tensor, **options: Any) -> Tensor:
 
 
 def identity(k: Tensor) -> Tensor:
-    """A V that makes attention return its weights: (b, h, t_kv, t_kv)."""
+    """A V that makes attention return its weights, the identity matrix: (b, h, t_kv, t_kv)."""
     t_kv = k.shape[-2]
     return torch.eye(t_kv, dtype=k.dtype).expand(*k.shape[:-2], t_kv, t_kv)
+
+
+def measure_worst(id: str, errors: Tensor) -> Measurement:
+    """Measure the largest of the errors of repeated draws, each at least 0.
+
+    The spread is that of one draw, which is more than that of the largest of many: the careful side. An error that is
+    NaN or infinite has no spread, and stays to be refused by whoever quotes it.
+    """
+    spread = float(errors.double().std())
+    return measure(id, errors.max(), spread=spread if math.isfinite(spread) else None)

@@ -6,14 +6,14 @@ it as the first token, and shows it one key.
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
-from attnbook.experiments._attend import attend, identity, weights
+from attnbook.experiments._attend import attend, identity, measure_worst, weights
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import causal_mask
 
@@ -29,16 +29,14 @@ def run(seed: int = 0, tokens: int = 13, new: int = 3, head_dim: int = 16, repea
     top_left = F.scaled_dot_product_attention(last, k, v, is_causal=True)
     lower_right = F.scaled_dot_product_attention(last, k, v, attn_mask=causal_lower_right(new, tokens))
 
-    def errors(out: torch.Tensor) -> list[float]:
-        distance: list[float] = (out - whole[..., -new:, :]).abs().mean(dim=(1, 2, 3)).tolist()
-        return distance
+    def errors(out: Tensor) -> Tensor:
+        return (out - whole[..., -new:, :]).abs().mean(dim=(1, 2, 3))
 
-    measure("mask.decode_error", max(errors(ours)), spread=statistics.stdev(errors(ours)))
-    measure_mean("mask.top_left_error", errors(top_left))
-    measure("mask.lower_right_error", max(errors(lower_right)), spread=statistics.stdev(errors(lower_right)))
+    measure_worst("mask.decode_error", errors(ours))
+    measure_mean("mask.top_left_error", errors(top_left).tolist())
+    measure_worst("mask.lower_right_error", errors(lower_right))
     square = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    distance = (square - whole).abs().amax(dim=(1, 2, 3))
-    measure("mask.square_error", distance.max(), spread=statistics.stdev(distance.tolist()))
+    measure_worst("mask.square_error", (square - whole).abs().amax(dim=(1, 2, 3)))
 
     one = q[..., -1:, :]
     measure("mask.one_query_sees", int((weights(one, k[..., :5, :], is_causal=True) > 0).sum(-1).max()))

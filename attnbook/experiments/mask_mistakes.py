@@ -6,7 +6,6 @@ triangle that is off by one.
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbook.experiments._attend import attend, identity, weights
+from attnbook.experiments._attend import attend, identity, measure_worst, weights
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.probes import causal_leak
 from attnbook.reference import causal_mask, padding_mask
@@ -90,7 +89,7 @@ def _polarity(q: Tensor, k: Tensor, keep: Tensor) -> None:
     v = identity(k)
     ours = weights(q, k, mask=keep)
     error = (F.scaled_dot_product_attention(q, k, v, attn_mask=keep) - ours).abs().amax(dim=(1, 2, 3))
-    measure("mask.sdpa_error", error.max(), spread=statistics.stdev(error.tolist()))
+    measure_worst("mask.sdpa_error", error)
     flipped = F.scaled_dot_product_attention(q, k, v, attn_mask=~keep)
     measure("mask.sdpa_flipped_past", (flipped * keep)[..., :-1, :].sum())
 
@@ -98,7 +97,7 @@ def _polarity(q: Tensor, k: Tensor, keep: Tensor) -> None:
     x = q[:, 0]  # (b, t, d)
     dropped = layer(x, x, x, attn_mask=~keep)[1]
     error = (dropped - weights(q, q, mask=keep)[:, 0]).abs().amax(dim=(1, 2))
-    measure("mask.multihead_error", error.max(), spread=statistics.stdev(error.tolist()))
+    measure_worst("mask.multihead_error", error)
     kept = layer(x, x, x, attn_mask=keep)[1]
     measure("mask.multihead_flipped_past", (kept * keep)[..., :-1, :].sum())
     out, _ = layer(x, x, x, attn_mask=keep)

@@ -7,13 +7,12 @@ read off here, so that what is measured is the package's attention and not a cop
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnbook.experiments._attend import attend, weights
+from attnbook.experiments._attend import attend, measure_worst, weights
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.probes import causal_leak
 from attnbook.reference import causal_mask, softmax
@@ -31,8 +30,7 @@ def run(seed: int = 0, tokens: int = 7, head_dim: int = 16, repeats: int = 20_00
     measure("mask.visible_pairs", keep.sum())
     measure("mask.future_weight", future.max())
     errors = (masked.sum(-1) - 1).abs().amax(dim=(1, 2))
-    # The spread of one draw's error is more than that of the largest of many: the careful side.
-    measure("mask.row_sum_error", errors.max(), spread=statistics.stdev(errors.tolist()))
+    measure_worst("mask.row_sum_error", errors)
     out = attend(q, k, v, is_causal=True)
     measure("mask.first_row_is_v0", torch.equal(out[..., 0, :], v[..., 0, :]))
 
@@ -43,7 +41,7 @@ def run(seed: int = 0, tokens: int = 7, head_dim: int = 16, repeats: int = 20_00
     measure("mask.late_leaks", not causal_leak(_mask_after, v[:3, 0]).ok)
     again = late / late.sum(-1, keepdim=True)
     difference = (again - masked).abs().amax(dim=(1, 2, 3))
-    measure("mask.renormalised_error", difference.max(), spread=statistics.stdev(difference.tolist()))
+    measure_worst("mask.renormalised_error", difference)
     measure("mask.renormalised_gap_float32", _gap_to_nan(torch.float32))
     measure("mask.renormalised_gap_float16", _gap_to_nan(torch.float16))
 
@@ -75,5 +73,5 @@ def _every_dtype(q: Tensor, k: Tensor, keep: Tensor) -> None:
         if dtype in (torch.float16, torch.bfloat16):
             errors = (weight.double().sum(-1) - 1).abs().amax(dim=(1, 2))
             name = str(dtype).removeprefix("torch.")
-            measure(f"mask.row_sum_{name}", errors.max(), spread=statistics.stdev(errors.tolist()))
+            measure_worst(f"mask.row_sum_{name}", errors)
     measure("mask.zero_in_every_dtype", all(zero))
