@@ -18,6 +18,7 @@ _PARTS = (
     "emphasis",
     "folded",
     "site",
+    "theme_words",
     "lints",
     "built_lints",
 )

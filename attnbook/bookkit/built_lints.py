@@ -45,6 +45,13 @@ def check(doctree: nodes.Element) -> Iterator[tuple[int | None, str]]:
             for pattern, message in _LEFTOVERS:
                 if found := pattern.search(text.astext()):
                     yield problems.line_of(text), f"{message}: {_around(text.astext(), found.start())}"
+    for title in doctree.findall(nodes.title):
+        if isinstance(title.parent, nodes.section) and next(iter(title.findall(nodes.math)), None) is not None:
+            yield (
+                problems.line_of(title),
+                f"a formula in the heading {_around(title.astext(), 0)}: tabs, search results and feeds show headings "
+                "as plain text, so write it in characters (√d)",
+            )
     for image in doctree.findall(nodes.image):
         # Images that a person placed are the source lints' business.
         if _is_output(image) and not str(image.get("alt", "")).strip():

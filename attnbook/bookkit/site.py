@@ -66,8 +66,24 @@ def translate_prompts(app: Sphinx, config: Config) -> None:
     config.nb_code_prompt_show, config.nb_code_prompt_hide = show, hide
 
 
+def visit_hidden(translator: Any, node: nodes.Element) -> None:
+    """MyST-NB's folded code; its own summary hides the words that are seen behind an English label."""
+    translator.body.append(f'<details class="admonition hide {" ".join(node["classes"])}">\n<summary>\n')
+    for state, prompt in (("collapsed", node["prompt_show"]), ("expanded", node["prompt_hide"])):
+        translator.body.append(f'<p class="{state} admonition-title">{escape(prompt)}</p>\n')
+    translator.body.append("</summary>\n")
+
+
+def depart_hidden(translator: Any, node: nodes.Element) -> None:
+    """Close it."""
+    translator.body.append("</details>\n")
+
+
 def setup(app: Sphinx) -> None:
-    """Add the transform and the two handlers."""
+    """Add the transform, the writer of folded code and the two handlers."""
+    from myst_nb.sphinx_ import HideCodeCellNode  # type: ignore[import-untyped]
+
+    app.add_node(HideCodeCellNode, override=True, html=(visit_hidden, depart_hidden))
     app.add_transform(DropEmptyOutputs)
     app.connect("html-page-context", add_description)
     app.connect("config-inited", translate_prompts)
