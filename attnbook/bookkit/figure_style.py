@@ -1,7 +1,7 @@
 """How the book's figures look: size, fonts, lines, and the two helpers with which a chapter starts a figure.
 
 Sizes are in inches of 72 units; text of 10 units is drawn at `TEXT_EM` of the page's text, so a figure grows with the
-reader's font size. `WIDTH` is chosen so that a phone of 360 px still shows that text at about 10 px; a wider figure
+reader's font size. `WIDTH` is chosen so that a phone of 360 px still shows that text at 9 px or more; a wider figure
 scrolls sideways there instead of becoming unreadable.
 """
 
