@@ -6,13 +6,22 @@ parser of numbers and the ledger can be used where Sphinx is not installed.
 
 from __future__ import annotations
 
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-ENV_VERSION = 1
-"""Raised whenever the stored data changes its shape: every environment built before is then read anew."""
+
+def code_version() -> int:
+    """A number that changes with the code of this package.
+
+    What a page's reading found is kept; where the code that found it has changed, every page is read again.
+    """
+    folder = Path(__file__).parent
+    sources = [*sorted(folder.rglob("*.py")), folder.parent / "measure.py"]
+    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -36,4 +45,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", templates.remember)
     app.connect("build-finished", templates.finish)
     app.connect("build-finished", gate.closing_line, priority=900)
-    return {"version": "1", "env_version": ENV_VERSION, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": code_version(), "parallel_read_safe": True, "parallel_write_safe": True}

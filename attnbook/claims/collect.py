@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.environment import BuildEnvironment
@@ -12,11 +13,11 @@ from attnbook.claims.catalogue import find_message
 from attnbook.claims.domain import Claim, claims_domain
 from attnbook.claims.mime import CELLS_SEEN
 from attnbook.claims.neighbours import outside
-from attnbook.claims.nodes import claim_node, line_of_node, page_text
+from attnbook.claims.nodes import claim_node, file_of_node, line_of_node, page_text
 from attnbook.claims.placement import Printed, forbidden_place, printed_roles
 from attnbook.claims.prose import Block, blocks
-from attnbook.claims.settings import document_of, language_of, relative, source_language
-from attnbook.claims.sources import LITERAL, line_of, roles_in
+from attnbook.claims.settings import language_of, relative, source_language
+from attnbook.claims.sources import LITERAL, line_of, read_source, roles_in
 
 CELL_ANCHOR = "code-cell-{}"
 """The id given to a page's code cells, counted from 1, so that a claim can link to the cell that measured it."""
@@ -29,14 +30,13 @@ class Collector:
         self,
         env: BuildEnvironment,
         document: nodes.document,
-        lines: Sequence[str],
         messages: Mapping[int, str],
         translates: bool,
     ) -> None:
         self.env, self.document = env, document
-        self.lines, self.messages, self.translates = lines, messages, translates
+        self.messages, self.translates = messages, translates
         self.page = env.docname
-        self.path = document_of(env, env.docname)
+        self.path = Path(env.doc2path(env.docname))
         self.domain = claims_domain(env)
 
     def run(self) -> None:
@@ -78,15 +78,10 @@ class Collector:
         elif node.get("untranslated"):
             status, message = "untranslated", node["untranslated"]
         return Claim(
-            role, node["ident"], text, self._document(node), node.line or 1, self._language(node), number,
-            po=node.get("po", ""), po_line=node.get("po_line", 0), status=status, message=message,
+            role, node["ident"], text, relative(self.env, file_of_node(node, self.path)), node.line or 1,
+            self._language(node), number, po=node.get("po", ""), po_line=node.get("po_line", 0),
+            status=status, message=message,
         )  # fmt: skip
-
-    def _document(self, node: nodes.Element) -> str:
-        source = node.source or ""
-        if not source or "<translated>" in source:
-            return self.path
-        return relative(self.env, source)
 
     def _language(self, node: nodes.Element) -> str:
         """The language a block is in: the build's, or the source's where a translation left it as it was."""
@@ -146,8 +141,9 @@ class Collector:
                 self.domain.problem(self.page, where.line, status, message, document=document)
                 return
             block = block.parent
+        path = file_of_node(node, self.path)
         if line is None:
             # The lines that MyST-NB gives to an .ipynb are no lines of the file.
-            start = 1 if str(self.env.doc2path(self.page)).endswith(".ipynb") else line_of_node(node) or 1
-            line = line_of(self.lines, snippets, start)
-        self.domain.problem(self.page, line, status, message)
+            start = 1 if path.suffix == ".ipynb" else line_of_node(node) or 1
+            line = line_of(read_source(path).split("\n"), snippets, start)
+        self.domain.problem(self.page, line, status, message, document=relative(self.env, path))

@@ -19,7 +19,7 @@ from attnbook.claims.collect import CELL_ANCHOR
 from attnbook.claims.domain import Claim, ClaimsDomain, Measured, claims_domain
 from attnbook.claims.entries import Accepts, Failure, Ledger, LedgerEntry, in_order
 from attnbook.claims.judge import Interval, judge
-from attnbook.claims.settings import chapters, document_of, is_translation, language_of, ledger_path, relative
+from attnbook.claims.settings import chapters, document_of, is_translation, ledger_path, relative
 from attnbook.measure import Measurement, format_value
 
 LOGGER = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def judge_book(app: Sphinx, env: BuildEnvironment) -> list[str]:
         *_misconfigured(app, env),
         *(failure for found in app.events.emit(EVENT, domain) for failure in found or ()),
     ]
-    ledger = Ledger(language_of(env), entries, in_order(failures))
+    ledger = Ledger(str(env.config.language), entries, in_order(failures))
     domain.judged(ledger)
     _report(app, env, ledger)
     return _changed_pages(app, domain, ledger)

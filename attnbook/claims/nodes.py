@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from docutils import nodes
 
 
@@ -35,3 +37,15 @@ def line_of_node(node: nodes.Node) -> int:
             return parent.line
         parent = parent.parent
     return 0
+
+
+def file_of_node(node: nodes.Node, page: Path) -> Path:
+    """The file that a node was written in: the page's own, or one that the page includes."""
+    parent: nodes.Node | None = node
+    while parent is not None:
+        source = parent.source or ""
+        if source and "<translated>" not in source:
+            path = Path(source)
+            return path if path != page and path.is_file() else page
+        parent = parent.parent
+    return page

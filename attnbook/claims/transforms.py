@@ -21,8 +21,8 @@ from sphinx.util.nodes import extract_messages
 from attnbook.claims.catalogue import PoMessage, find_message
 from attnbook.claims.collect import Collector
 from attnbook.claims.domain import ClaimsDomain, Message, claims_domain
-from attnbook.claims.nodes import claim_node, line_of_node, page_text
-from attnbook.claims.placement import printed_roles
+from attnbook.claims.nodes import claim_node, file_of_node, line_of_node, page_text
+from attnbook.claims.placement import Printed, printed_roles
 from attnbook.claims.settings import is_translation, language_of, relative, source_language
 from attnbook.claims.sources import Written, match_up, read_source, roles_in
 from attnbook.claims.translations import Said, differences
@@ -34,7 +34,6 @@ _KEPT = "attnbook_claims"
 class Remembered:
     """What the steps hand to one another while one page is read."""
 
-    lines: list[str] = field(default_factory=list)
     messages: dict[int, tuple[nodes.Element, str, tuple[Said, ...], int]] = field(default_factory=dict)
     """By the identity of the block's node, which survives translation: node, message, its claims, its line."""
 
@@ -60,10 +59,15 @@ class ReadSource(_Step):
 
     def apply(self, **_options: Any) -> None:
         """Runs on the page as it was parsed, in the language it was written in."""
-        path = Path(self.env.doc2path(self.env.docname))
-        source = read_source(path)
-        self.env.temp_data[_KEPT] = Remembered(source.split("\n"))
-        self._find_lines(path, roles_in(source))
+        page = Path(self.env.doc2path(self.env.docname))
+        self.env.temp_data[_KEPT] = Remembered()
+        claims = [(file_of_node(node, page), node) for node in self.document.findall(claim_node)]
+        printed = [(file_of_node(found.node, page), found) for found in printed_roles(self.document)]
+        for path in dict.fromkeys([page, *(path for path, _ in (*claims, *printed))]):
+            here = [node for file, node in claims if file == path]
+            lost = self._find_lines(path, here, [found for file, found in printed if file == path])
+            # Of an included file a part may be left out on purpose; alt text is where an included role vanishes.
+            self._report_lost(page, path, [role for role in lost if path == page or role.place == "alt text"])
         for node, text in extract_messages(self.document):
             said = tuple(Said(c["role"], c["ident"], page_text(c)) for c in node.findall(claim_node))
             line = next((c.line for c in node.findall(claim_node) if c.line), node.line) or 1
@@ -73,24 +77,26 @@ class ReadSource(_Step):
                     self.env.docname, Message(text, tuple((s.role, s.ident, s.text) for s in said))
                 )
 
-    def _find_lines(self, path: Path, written: Sequence[Written]) -> None:
+    def _find_lines(self, path: Path, claims: Sequence[claim_node], printed: Sequence[Printed]) -> list[Written]:
+        """Give the claims of a file their exact lines; the roles in it that came to nothing."""
         in_notebook = path.suffix == ".ipynb"  # MyST-NB's lines are no lines of the file there
-        claims = [node for node in self.document.findall(claim_node) if _source(node) in ("", str(path))]
         seen = [Written(node["role"], node["raw"], 0 if in_notebook else node.line or 0) for node in claims]
-        in_cells = ""
-        for printed in printed_roles(self.document):
-            line = 0 if in_notebook else line_of_node(printed.node)
-            seen += [Written(role.role, role.raw, line) for role in roles_in(printed.text)]
-            in_cells += printed.text if printed.place == "a table cell" else ""
-        lines, lost = match_up(seen, written)
+        for found in printed:
+            line = 0 if in_notebook else line_of_node(found.node)
+            seen += [Written(role.role, role.raw, line) for role in roles_in(found.text)]
+        lines, lost = match_up(seen, roles_in(read_source(path)))
         for node, line in zip(claims, lines, strict=False):
             node.line = line or node.line or 1
+        # A | ended the table cell: the first half of the role is on the page, and is refused there.
+        cells = "".join(found.text for found in printed if found.place == "a table cell")
+        return [role for role in lost if "|" not in role.raw or role.raw.partition("|")[0].rstrip() not in cells]
+
+    def _report_lost(self, page: Path, path: Path, lost: Sequence[Written]) -> None:
         for role in lost:
-            if "|" in role.raw and role.raw.partition("|")[0].rstrip() in in_cells:
-                continue  # a | ended the table cell; its first half is on the page, and is refused there
             where = f" in {role.place}" if role.place else ""
             message = f"{role.role} {role.raw!r}{where} never reaches the page: move it into running text"
-            self.domain.problem(self.env.docname, role.line, "misplaced", message)
+            document = "" if path == page else relative(self.env, path)
+            self.domain.problem(self.env.docname, role.line, "misplaced", message, document=document)
 
 
 class CompareTranslations(_Step):
@@ -157,9 +163,4 @@ class CollectClaims(_Step):
         remembered = self.remembered
         del self.env.temp_data[_KEPT]
         messages = {key: text for key, (_, text, _, _) in remembered.messages.items()}
-        Collector(self.env, self.document, remembered.lines, messages, self.translates).run()
-
-
-def _source(node: nodes.Element) -> str:
-    source = node.source or ""
-    return "" if source.endswith("<translated>") else source
+        Collector(self.env, self.document, messages, self.translates).run()

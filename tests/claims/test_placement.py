@@ -157,3 +157,22 @@ def test_restructuredtext(tmp_path, text, line, kind):
     built = project.build()
     assert built.kinds == ([kind] if kind else [])
     assert [f.split(": ")[0] for f in built.failures] == ([f"book/index.rst:{line}"] if kind else [])
+
+
+@pytest.mark.parametrize(("suffix", "role", "include"), [
+    ("md", "{claim}", "```{include} part.txt\n```\n"), ("rst", ":claim:", ".. include:: part.txt\n"),
+])  # fmt: skip
+def test_what_is_included_is_reported_in_its_own_file(tmp_path, suffix, role, include):
+    """Claims, printed roles and numerals of an included file carry that file's name and lines."""
+    project = Project(tmp_path, 'exclude_patterns = ["part*"]', extensions=("myst_parser",))
+    good = f"{role}`0.87 <a.prob>`"
+    head = HEAD if suffix == "md" else RST
+    project.write(f"index.{suffix}", head + include + f"\nAfter\n\nafter 38 and {good}\n")
+    code = f"``{role}`x <a.y>` z``"
+    project.write("part.txt", f"One\n\ntwo {role}`0.95 <a.prob>`\n\nthree 37\n\nfour {code}\n\n{good}\n")
+    built = project.build()
+    assert built.code == 1, built.errors
+    assert [(f.split(": ")[0], kind) for f, kind in zip(built.failures, built.kinds, strict=True)] == [
+        (f"book/index.{suffix}:13", "unowned"),
+        ("book/part.txt:3", "drift"), ("book/part.txt:5", "unowned"), ("book/part.txt:7", "printed"),
+    ]  # fmt: skip
