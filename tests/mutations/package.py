@@ -1,0 +1,241 @@
+"""The package broken, one line at a time: the classic bugs of attention, each killed by a number of the book.
+
+Only the experiment that measures the named claim runs again.
+"""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+THREE = "attnbook/reference/three_lines.py"
+SOFTMAX = "attnbook/reference/softmax.py"
+ONLINE = "attnbook/reference/online.py"
+MASKS = "attnbook/reference/masks.py"
+ATTENTION = "attnbook/reference/attention.py"
+PROBE = "attnbook/probes/causal_leak.py"
+
+THREE_LINES = (
+    Mutation("no division by √d", THREE, " / q.shape[-1] ** 0.5", "", "oneline.hand_score_first"),
+    Mutation("divided by d", THREE, "q.shape[-1] ** 0.5", "q.shape[-1]", "oneline.hand_out"),
+    Mutation("multiplied by √d", THREE, "/ q.shape[-1] ** 0.5", "* q.shape[-1] ** 0.5", "oneline.torch_error32"),
+    Mutation("√ of the number of keys", THREE, "q.shape[-1] ** 0.5", "k.shape[-2] ** 0.5", "oneline.torch_error64"),
+    Mutation("softmax over the queries", THREE, "softmax(score)", "softmax(score, axis=-2)", "oneline.row_sum_error"),
+    Mutation("no softmax", THREE, "softmax(score)", "score", "oneline.row_sum_error"),
+    Mutation("a sum, not an average", THREE, "weight @ v", "weight @ v * k.shape[-2]", "oneline.beyond_hull"),
+    Mutation("the sign of the score is turned", THREE, "score = q @", "score = -q @", "oneline.hand_weight_first"),
+    Mutation("a fourth statement", THREE, "    return out", "    out = out + 0\n    return out", "oneline.statements"),
+)
+
+ATTENDING = (
+    Mutation(
+        "no division by √d", ATTENTION, "scale = 1 / sizes.head_dim**0.5", "scale = 1.0", "scaling.divided_variance_64"
+    ),
+    Mutation(
+        "divided by d",
+        ATTENTION,
+        "scale = 1 / sizes.head_dim**0.5",
+        "scale = 1 / sizes.head_dim",
+        "scaling.divided_variance_64",
+    ),
+    Mutation("a given scale is ignored", ATTENTION, "if scale is None:", "if True:", "scaling.score_sd_64"),
+    Mutation(
+        "scaled twice",
+        ATTENTION,
+        "@ xp.astype(k, working).mT * scale",
+        "@ xp.astype(k, working).mT * scale * scale",
+        "scaling.max_weight_right",
+    ),
+    Mutation(
+        "softmax over the queries",
+        ATTENTION,
+        "weight = softmax(score)",
+        "weight = softmax(score, axis=-2)",
+        "oneline.reference_error64",
+    ),
+    Mutation("−1e9 for −inf", ATTENTION, "working), -xp.inf)", "working), -1e9)", "mask.dead_output"),
+    Mutation("hidden keys get score 0", ATTENTION, "working), -xp.inf)", "working), 0.0)", "mask.future_weight"),
+    Mutation(
+        "masked after softmax",
+        ATTENTION,
+        "    score = xp.where(allowed, score + xp.astype(bias, working), -xp.inf)\n    weight = softmax(score)",
+        "    weight = softmax(score) * xp.astype(allowed, working)",
+        "mask.row_sum_error",
+    ),
+    Mutation("causal is ignored", ATTENTION, "    if is_causal:", "    if False:", "mask.first_row_is_v0"),
+    Mutation("one mask is enough", ATTENTION, "allowed & causal_mask", "allowed | causal_mask", "mask.padded_error"),
+    Mutation(
+        "causal forgets the mask",
+        ATTENTION,
+        "allowed = allowed & causal_mask",
+        "allowed = causal_mask",
+        "mask.padded_error",
+    ),
+    Mutation(
+        "calculated in the input's dtype",
+        ATTENTION,
+        'working = working_dtype("q", q)',
+        "working = q.dtype",
+        "softmax.float32_scores_save_it",
+    ),
+    Mutation(
+        "lse of other scores",
+        ATTENTION,
+        "(out, logsumexp(score))",
+        "(out, logsumexp(score * scale))",
+        "scaling.score_sd_64",
+    ),
+)
+
+MASKING = (
+    Mutation(
+        "strict instead of inclusive",
+        MASKS,
+        "return j <= i + (t_kv - t_q)",
+        "return j < i + (t_kv - t_q)",
+        "mask.visible_pairs",
+    ),
+    Mutation(
+        "one key of the future",
+        MASKS,
+        "return j <= i + (t_kv - t_q)",
+        "return j <= i + (t_kv - t_q) + 1",
+        "mask.future_weight",
+    ),
+    Mutation("top-left alignment", MASKS, "return j <= i + (t_kv - t_q)", "return j <= i", "mask.one_query_sees"),
+    Mutation(
+        "aligned the other way",
+        MASKS,
+        "return j <= i + (t_kv - t_q)",
+        "return j <= i + (t_q - t_kv)",
+        "mask.decode_error",
+    ),
+    Mutation(
+        "the lower triangle is hidden",
+        MASKS,
+        "return j <= i + (t_kv - t_q)",
+        "return j >= i + (t_kv - t_q)",
+        "mask.probe_passes_right",
+    ),
+    Mutation(
+        "True means drop",
+        MASKS,
+        "        return mask, xp.asarray(0.0, dtype=like.dtype, device=where)\n    if not",
+        "        return ~mask, xp.asarray(0.0, dtype=like.dtype, device=where)\n    if not",
+        "mask.sdpa_error",
+    ),
+    Mutation(
+        "filling on the other side", MASKS, 'if side == "right" else', 'if side == "left" else', "mask.left_empty_rows"
+    ),
+    Mutation("one place of filling is seen", MASKS, "return j < size if", "return j <= size if", "mask.padded_error"),
+    Mutation("one token is taken for filling", MASKS, "j >= t_kv - size", "j > t_kv - size", "mask.padded_error"),
+    Mutation(
+        "the lowest finite number hides nothing",
+        MASKS,
+        "hidden = mask <= max(lowest(mask), lowest(like))",
+        "hidden = mask == -xp.inf",
+        "mask.lowest_hidden_by_ours",
+    ),
+)
+
+SOFTMAXES = (
+    Mutation("no maximum", SOFTMAX, "xp.exp(z - finite_max(z, axis))", "xp.exp(z)", "softmax.stable_at_1000"),
+    Mutation(
+        "the maximum of everything",
+        SOFTMAX,
+        "e = xp.exp(z - finite_max(z, axis))",
+        "e = xp.exp(z - xp.max(z))",
+        "oneline.row_sum_error",
+    ),
+    Mutation("not normalised", SOFTMAX, "e / xp.where(total == 0, 1.0, total)", "e", "softmax.stable_sum_at_1000"),
+    Mutation(
+        "0/0 in a row of −inf",
+        SOFTMAX,
+        "e / xp.where(total == 0, 1.0, total)",
+        "e / total",
+        "softmax.empty_query_output",
+    ),
+    Mutation(
+        "−inf − −inf in a row of −inf",
+        SOFTMAX,
+        "return xp.where(top == -xp.inf, 0.0, top)",
+        "return top",
+        "softmax.empty_query_output",
+    ),
+    Mutation(
+        "powers of two",
+        SOFTMAX,
+        "e = xp.exp(z - finite_max(z, axis))",
+        "e = 2 ** (z - finite_max(z, axis))",
+        "scaling.score_ratio",
+    ),
+    Mutation("lse in base 2", SOFTMAX, "top + xp.log(", "top + xp.log2(", "softmax.weights_from_lse_error"),
+    Mutation("lse forgets the maximum", SOFTMAX, "top + xp.log(", "xp.log(", "softmax.lse_at_1000"),
+    Mutation(
+        "lse of a row of −inf is 0",
+        SOFTMAX,
+        "xp.where(total == 0, -xp.inf, top",
+        "xp.where(total == 0, 0.0, top",
+        "softmax.empty_row_lse",
+    ),
+    Mutation(
+        "the naive softmax is not naive",
+        SOFTMAX,
+        "    e = xp.exp(x)\n",
+        "    e = xp.exp(x - finite_max(x, axis))\n",
+        "softmax.naive_at_1000",
+    ),
+    Mutation(
+        "online: the sum is not rescaled", ONLINE, "total * xp.exp(top - base) +", "total +", "softmax.online_error"
+    ),
+    Mutation(
+        "online: rescaled the wrong way",
+        ONLINE,
+        "total * xp.exp(top - base)",
+        "total * xp.exp(base - top)",
+        "softmax.online_error",
+    ),
+    Mutation(
+        "online: the maximum of the block only",
+        ONLINE,
+        "new = xp.maximum(top, xp.max(part, axis=-1, keepdims=True))",
+        "new = xp.max(part, axis=-1, keepdims=True)",
+        "softmax.online_error",
+    ),
+    Mutation(
+        "online: the last block is left out",
+        ONLINE,
+        "return range(0, length, block)",
+        "return range(0, length - block + 1, block)",
+        "softmax.online_error",
+    ),
+    Mutation(
+        "merge: halves weighted alike",
+        ONLINE,
+        "weight = xp.astype(softmax(lse), lse.dtype)",
+        "weight = xp.ones_like(lse) / 2",
+        "softmax.merge_error",
+    ),
+    Mutation(
+        "merge: the lse are added",
+        ONLINE,
+        "out_a.dtype), logsumexp(lse)",
+        "out_a.dtype), lse_a + lse_b",
+        "softmax.merge_error",
+    ),
+)
+
+PROBES = (
+    Mutation(
+        "the probe looks at the past",
+        PROBE,
+        "torch.nonzero(moved[:j] > tolerance)",
+        "torch.nonzero(moved[j + 1 :] > tolerance)",
+        "mask.probe_passes_right",
+    ),
+    Mutation("the probe changes nothing", PROBE, "y[:, j] += (size", "y[:, j] += (0 * size", "mask.probe_finds_leak"),
+    Mutation(
+        "the probe tolerates everything", PROBE, "moved[:j] > tolerance", "moved[:j] > 1e9", "mask.probe_finds_leak"
+    ),
+)
+
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *SOFTMAXES, *PROBES)
