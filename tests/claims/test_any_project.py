@@ -57,14 +57,14 @@ def test_green_red_red_green(tmp_path):
     for _ in range(2):
         built = bakery.build()
         assert built.returncode == 1
-        assert not executed(built)
+        assert not executed(built), built.stdout
         assert "docs/index.md:3: claim dough.hydration says 75%, measured 0.7 (accepts 0.745 to 0.755)" in built.stderr
         assert "  measured in docs/dough.md cell 1" in built.stderr
 
     bakery.edit("index.md", "`75% <dough", "`70% <dough")
     built = bakery.build()
     assert built.returncode == 0, built.stderr
-    assert not executed(built)
+    assert not executed(built), built.stdout
 
     # A line of code changes what other pages quote: both sentences are named, and the command rewrites them.
     bakery.edit("dough.md", "500, 350, 3", "500, 400, 3")
