@@ -86,8 +86,9 @@ def read(path: Path, book: Path) -> Chapter | None:
     return from_text(text, path, name, shown)
 
 
+@functools.cache
 def from_text(text: str, path: Path, name: str, shown: str) -> Chapter | None:
-    """`read`, for a text that is already in memory."""
+    """`read`, for a text that is already in memory; read once in a process, so leave the notebook as it is."""
     front = _front_matter(text, shown)
     if front is None or front.get("file_format") != "mystnb":
         line = _first_cell(text)

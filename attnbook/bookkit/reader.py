@@ -6,6 +6,7 @@ Sphinx judges by a page's own file whether to read it again; here a page is also
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,7 @@ def _fill(app: Sphinx, docname: str, content: list[str]) -> None:
 
 
 def _with_outputs(chapter: Chapter, result: Result) -> NotebookNode:
-    notebook = chapter.notebook
+    notebook = copy.deepcopy(chapter.notebook)
     notebook.metadata["language_info"] = _node(result.language_info)
     for cell, kept in zip(chapter.cells, result.cells, strict=True):
         node = notebook.cells[cell.index]

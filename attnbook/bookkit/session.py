@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import copy
 import json
 import logging
 import os
@@ -126,7 +127,8 @@ class _Session:
         self.manager = manager
         self.timeout = timeout
         self.kernel = manager.client()
-        self.client = NotebookClient(chapter.notebook, km=manager, timeout=None, coalesce_streams=True, log=SILENT)
+        self.notebook = copy.deepcopy(chapter.notebook)
+        self.client = NotebookClient(self.notebook, km=manager, timeout=None, coalesce_streams=True, log=SILENT)
         self.results: list[dict[str, Any]] = []
         self.experiments: list[tuple[str, float]] = []
         self._numbers: dict[int, Cell] = {}
@@ -146,7 +148,7 @@ class _Session:
     async def run_cell(self, cell: Cell) -> None:
         count = self.client.code_cells_executed + 1
         self._numbers[count] = cell
-        node = self.chapter.notebook.cells[cell.index]
+        node = self.notebook.cells[cell.index]
         node["outputs"] = []
         running = asyncio.ensure_future(self.client.async_execute_cell(node, cell.index, execution_count=count))
         try:
