@@ -30,7 +30,7 @@ def prepare(session: nox.Session, extra: str, *tools: str) -> None:
 def build(session: nox.Session) -> None:
     """Execute the chapters, build the HTML book, judge every claim. Extra arguments go to the builder."""
     prepare(session, "book")
-    session.run("python", "-m", "attnbook.bookkit", "build", "book", *session.posargs)
+    session.run("python", "-m", "attnbook.bookkit", "build", "book", "--strict", *session.posargs)
 
 
 @nox.session
@@ -43,7 +43,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff, mypy --strict, the import arrows and the prose lints; nothing is executed or built."""
-    prepare(session, "tests", "ruff", "mypy")
+    prepare(session, "tests", "ruff", "mypy", "types-docutils")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

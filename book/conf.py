@@ -23,6 +23,9 @@ myst_dmath_double_inline = False
 myst_links_external_new_tab = False
 smartquotes = False  # it breaks quotation marks beside ** in Korean
 
+claims_source_language = "ja"
+claims_ledger_json = "_build/ledger.json"
+
 nb_execution_mode = "off"  # what the pages show was executed before, by attnbook.bookkit
 nb_merge_streams = True
 nb_output_stderr = "show"  # and a lint refuses it
@@ -62,3 +65,13 @@ html_theme_options = {
     "primary_sidebar_end": [],  # the theme's place for advertisements
     "navbar_persistent": [],  # the sidebar has the search field
 }
+
+
+def setup(app):
+    """Give each language's ledger a file of its own; the source's is the one that `attnbook ledger` reads."""
+
+    def name_ledger(app, config):
+        if config.language != config.claims_source_language and config.claims_ledger_json == claims_ledger_json:
+            config.claims_ledger_json = f"_build/ledger.{config.language}.json"
+
+    app.connect("config-inited", name_ledger)
