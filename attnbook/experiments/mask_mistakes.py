@@ -1,4 +1,4 @@
-"""Six ways to get a mask wrong that raise no error, and one that does: what comes out of each?
+"""What comes out of a mask that is wrong in one of the usual ways, most of which raise no error?
 
 Numbers that stand in for −inf, two of them added, a polarity that another API reads the other way round, and a
 triangle that is off by one.
