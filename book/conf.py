@@ -2,6 +2,9 @@
 
 import os
 
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
 project = "アテンションは加重平均だ"
 author = ""
 copyright = ""
@@ -67,10 +70,10 @@ html_theme_options = {
 }
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     """Give each language's ledger a file of its own; the source's is the one that `attnbook ledger` reads."""
 
-    def name_ledger(app, config):
+    def name_ledger(app: Sphinx, config: Config) -> None:
         if config.language != config.claims_source_language and config.claims_ledger_json == claims_ledger_json:
             config.claims_ledger_json = f"_build/ledger.{config.language}.json"
 

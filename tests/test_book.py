@@ -1,0 +1,184 @@
+"""The book itself: green as it stands, red when a number, an id or a line of code is changed, green again after."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnbook.claims.entries import Ledger
+from attnbook.claims.judge import judge
+from attnbook.measure import Measurement
+
+ROOT = Path(__file__).parents[1]
+CHAPTERS = ("01-one-line", "02-three-names", "03-scaling", "04-softmax", "05-mask")
+
+
+class Copy:
+    """The book and the package in a folder of their own, with what the real tree has executed already."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("attnbook", "book"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
+        if (executed := ROOT / "book" / "_build" / "execution").is_dir():
+            shutil.copytree(executed, root / "book" / "_build" / "execution")
+
+    def build(self, *options: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(self.root), "OMP_WAIT_POLICY": "PASSIVE"}
+        environment.pop("OMP_NUM_THREADS", None)
+        return subprocess.run(
+            [sys.executable, "-m", "attnbook.bookkit", "build", "book", "--strict", *options],
+            cwd=self.root, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
+        )  # fmt: skip
+
+    def ledger(self) -> Ledger:
+        text = (self.root / "book" / "_build" / "ledger.json").read_text(encoding="utf-8")
+        return Ledger.from_json(json.loads(text))
+
+    @property
+    def pages(self) -> Path:
+        return self.root / "book" / "_build" / "html" / "ja"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    copy = Copy(tmp_path_factory.mktemp("book"))
+    done = copy.build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copy
+
+
+def test_every_verdict_is_fine_and_every_number_owned(copy: Copy):
+    """A build of the book as it stands leaves a ledger without a failure."""
+    ledger = copy.ledger()
+    assert ledger.failures == ()
+    assert ledger.unowned == 0
+    assert all(entry.fine for entry in ledger.entries)
+    assert {Path(entry.document).stem for entry in ledger.entries} >= set(CHAPTERS)
+
+
+def test_each_number_is_judged_by_its_digits(copy: Copy):
+    """No claim of the book survives a measurement a little outside what it accepts: the text is what is checked."""
+    checked = 0
+    for entry in copy.ledger().entries:
+        if entry.role != "claim":
+            continue
+        for end, outside in ((entry.accepts.low, -1), (entry.accepts.high, 1)):
+            if end is None or abs(end) == float("inf"):
+                continue
+            moved = end + outside * max(abs(end) * 1e-6, 1e-300)
+            measurement = Measurement(entry.id, moved, unit=entry.unit, spread=entry.spread)
+            verdict = judge(entry.text, measurement, entry.role, entry.language)
+            assert verdict.status == "drift", f"{entry.place}: {entry.text} accepts {moved}"
+            checked += 1
+    assert checked > 200
+
+
+def test_nothing_changed_executes_nothing(copy: Copy):
+    """A second build finds every result and is green."""
+    done = copy.build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"cell \d+/\d+", done.stdout)
+
+
+def test_a_changed_number_is_red_until_it_is_mended(copy: Copy):
+    """One number changed: red with place, value and what would be accepted; red again; green after, never executed."""
+    chapter = copy.root / "book" / "03-scaling.md"
+    before = chapter.read_text(encoding="utf-8")
+    claim = "{claim}`約900万倍 <scaling.score_ratio>`"
+    line = before[: before.index(claim)].count("\n") + 1
+    try:
+        chapter.write_text(before.replace(claim, claim.replace("900", "700")), encoding="utf-8")
+        for _ in range(2):
+            done = copy.build()
+            assert done.returncode == 1
+            assert f"book/03-scaling.md:{line}: claim scaling.score_ratio says 約700万倍, measured 8.886" in done.stderr
+            assert "accepts 6.5" in done.stderr.replace("6500000", "6.5")
+            assert not re.search(r"cell \d+/\d+", done.stdout)
+    finally:
+        chapter.write_text(before, encoding="utf-8")
+    done = copy.build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"cell \d+/\d+", done.stdout)
+
+
+def test_an_unknown_id_is_red(copy: Copy):
+    """A claim bound to an id that nothing measures names the place and the nearest id."""
+    page = copy.root / "book" / "index.md"
+    before = page.read_text(encoding="utf-8")
+    try:
+        page.write_text(before.replace("<scaling.score_ratio>", "<scaling.score_ration>"), encoding="utf-8")
+        done = copy.build()
+        assert done.returncode == 1
+        assert re.search(r"book/index\.md:\d+: claim scaling\.score_ration .*scaling\.score_ratio", done.stderr)
+    finally:
+        page.write_text(before, encoding="utf-8")
+
+
+def test_a_missing_division_executes_again_and_is_red(copy: Copy):
+    """√d taken out of the reference, nothing else touched: the chapters run again, and their sentences fail."""
+    source = copy.root / "attnbook" / "reference" / "attention.py"
+    before = source.read_text(encoding="utf-8")
+    broken = before.replace("scale = 1 / sizes.head_dim**0.5", "scale = 1.0")
+    assert broken != before
+    try:
+        source.write_text(broken, encoding="utf-8")
+        done = copy.build()
+        assert done.returncode == 1
+        assert re.search(r"03-scaling +done", done.stdout)
+        assert re.search(r"book/03-scaling\.md:\d+: claim scaling\.divided_variance_64 says", done.stderr)
+    finally:
+        source.write_text(before, encoding="utf-8")
+    done = copy.build()  # the results of before are still there
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"cell \d+/\d+", done.stdout)
+
+
+class Addresses(html.parser.HTMLParser):
+    """Collects what a page makes a browser load, and the ids it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.ids: list[str] = []
+        self.images_without_alt = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
+            self.loaded.append(given.get("src") or "")
+        if tag == "link" and (given.get("rel") or "") not in ("canonical", "alternate"):
+            self.loaded.append(given.get("href") or "")
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        if tag == "img" and given.get("alt") is None:
+            self.images_without_alt += 1
+
+
+def test_a_page_asks_nobody_else_for_anything(copy: Copy):
+    """No script, style, font or picture of a built page comes from another host; ids are unique; images have alt."""
+    pages = sorted(copy.pages.rglob("*.html"))
+    assert len(pages) > 8
+    for page in pages:
+        found = Addresses()
+        found.feed(page.read_text(encoding="utf-8"))
+        assert not [address for address in found.loaded if re.match(r"(https?:)?//", address)], page.name
+        assert not found.images_without_alt, page.name
+        twice = {name for name in found.ids if found.ids.count(name) > 1}
+        assert not twice, f"{page.name}: {twice}"
+    for style in copy.pages.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style.name
+
+
+def test_chapters_stand_in_the_order_of_the_contents(copy: Copy):
+    """The front page lists the five chapters in order."""
+    text = (copy.root / "book" / "index.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^(\d\d-[\w-]+)$", text, re.MULTILINE)) == CHAPTERS
