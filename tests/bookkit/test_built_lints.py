@@ -96,3 +96,11 @@ def test_alternative_text_of_a_plot(tmp_path) -> None:
     page = f"{FRONT}\n{HEAD}```{{code-cell}} ipython3\nshow()\n```\n\n```{{plot}} x\n:alt: A **bold** curve.\n```\n"
     ((_, _, message),) = build(tmp_path, {"index": page}, {"show()": [figure_output("x")]}).problems()
     assert message.startswith(":alt: a literal ** in the text")
+
+
+def test_a_formula_in_a_heading(tmp_path) -> None:
+    """The name of a tab and a search result would show its LaTeX; characters such as √d do as well."""
+    ((line, _, message),) = build(tmp_path, {"index": HEAD + "(why)=\n## なぜ $\\sqrt{d}$ か\n"}).problems()
+    assert line == 5
+    assert message.startswith("a formula in the heading 'なぜ")
+    assert build(tmp_path / "b", {"index": HEAD + "(why)=\n## なぜ √d か\n"}).problems() == []
