@@ -192,8 +192,12 @@ def measure_mean(id: str, samples: Iterable[object], *, unit: str = "", quote: b
     values = [float(plain_value(sample)) for sample in samples]
     if len(values) < 2:
         raise ValueError(f"measurement {id}: a mean needs at least 2 repeats, got {len(values)}")
-    spread = statistics.stdev(values) / math.sqrt(len(values))
-    return measure(id, statistics.fmean(values), unit=unit, spread=spread, quote=quote)
+    # A NaN or infinity among the repeats makes the mean one; the claim on it fails, so its spread does not matter.
+    finite = all(map(math.isfinite, values))
+    spread = statistics.stdev(values) / math.sqrt(len(values)) if finite else None
+    return measure(
+        id, math.fsum(values) / len(values) if finite else sum(values), unit=unit, spread=spread, quote=quote
+    )
 
 
 @dataclass(frozen=True)
