@@ -58,7 +58,12 @@ $$ (eq-one)
 def configuration() -> dict[str, object]:
     """The settings of book/conf.py, for a site in another folder."""
     settings = runpy.run_path(str(BOOK / "conf.py"))
-    kept = {key: value for key, value in settings.items() if not key.startswith("_") and key != "os"}
+    plain = (str, bool, int, list, dict, type(None))  # and neither modules nor functions
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if isinstance(value, plain) and not key.startswith(("_", "claims_"))
+    }
     kept["extensions"] = ["myst_nb", "sphinxcontrib.bibtex", "tests.bookkit.site_builder"]
     kept.pop("source_suffix")
     return kept
