@@ -27,10 +27,12 @@ def run(
 ) -> Any:
     """Unit-normal queries and keys, for every length d; `sequences` pairs a number of keys n with how many to draw.
 
-    Data: `largest` and `jacobian` map (n, d, divided) to one number a row, (count, queries).
+    Data: `largest` and `jacobian` map (n, d, divided) to one number a row, (count, queries); `deciles` maps
+    (n, divided) to the ends of the lowest tenth, half and nine tenths of the largest weights, (3, dims).
     """
     generator = torch.Generator().manual_seed(seed)
     largest, jacobian = {}, {}
+    deciles: dict[tuple[int, bool], list[list[float]]] = {}
     for n, count in sequences:
         for d in dims:
             q = torch.randn(count, 1, queries, d, generator=generator)
@@ -39,13 +41,15 @@ def run(
                 weight = weights(q, k, divided)
                 largest[n, d, divided] = weight.amax(-1)
                 jacobian[n, d, divided] = jacobian_norm(weight)
-                _measure_rows(f"{'divided' if divided else 'plain'}_n{n}_d{d}", weight)
+                three = _measure_rows(f"{'divided' if divided else 'plain'}_n{n}_d{d}", weight)
+                deciles.setdefault((n, divided), []).append(three)
     stuck = [_measure_two_kinds(d, *(rows[sequences[0][0], d, False] for rows in (largest, jacobian))) for d in dims]
     measure("scaling.jacobian_stuck_largest", max(stuck))
     measure("scaling.saturation_limit", SATURATED, kind="parameter")
     _measure_statements(largest, jacobian)
     _measure_reversal(jacobian, *((n, dims[1]) for n, _ in sequences[:2]))
-    return {"largest": largest, "jacobian": jacobian}
+    ends = {key: list(zip(*rows, strict=True)) for key, rows in deciles.items()}
+    return {"largest": largest, "jacobian": jacobian, "deciles": ends}
 
 
 def weights(q: Tensor, k: Tensor, divided: bool) -> Tensor:
@@ -61,21 +65,20 @@ def jacobian_norm(weight: Tensor) -> Tensor:
     return (two - 2 * three + two**2).clamp_min(0).sqrt()  # rounding can leave −1e-17 where a row is saturated
 
 
-def _measure_rows(name: str, weight: Tensor) -> None:
+def _measure_rows(name: str, weight: Tensor) -> list[float]:
     top, norm = weight.amax(-1), jacobian_norm(weight)
     measure_mean(f"scaling.max_weight_{name}", top.mean(-1), quote=False)
-    _measure_quantiles(name, top)
     measure_mean(f"scaling.saturated_{name}", (top > SATURATED).double().mean(-1), unit="ratio", quote=False)
     measure_mean(f"scaling.jacobian_{name}", norm.mean(-1), quote=False)
+    return [_measure_quantile(name, top, percent) for percent in (10, 50, 90)]
 
 
-def _measure_quantiles(name: str, top: Tensor, groups: int = 8) -> None:
-    """Where the lowest tenth, the lower half and the lower nine tenths of the rows end."""
-    for percent in (10, 50, 90):
-        every = [group.flatten().quantile(percent / 100) for group in top.chunk(groups)]
-        spread = float(torch.stack(every).std()) / groups**0.5  # how far a quantile moves, from that of its parts
-        whole = top.flatten().quantile(percent / 100)
-        measure(f"scaling.max_weight_p{percent}_{name}", whole, spread=spread, quote=False)
+def _measure_quantile(name: str, top: Tensor, percent: int, groups: int = 8) -> float:
+    """Where the lowest `percent` of the rows end; its spread from how far that moves between groups of sequences."""
+    every = torch.stack([group.flatten().quantile(percent / 100) for group in top.chunk(groups)])
+    whole = top.flatten().quantile(percent / 100)
+    measure(f"scaling.max_weight_p{percent}_{name}", whole, spread=float(every.std()) / groups**0.5, quote=False)
+    return float(whole)
 
 
 def _measure_two_kinds(d: int, top: Tensor, norm: Tensor) -> float:

@@ -67,6 +67,8 @@ def _measure_overflow() -> None:
     measure("softmax.naive_at_1000", naive_softmax(large)[0])
     measure("softmax.stable_at_1000", softmax(large)[0])
     measure("softmax.stable_sum_at_1000", softmax(large).sum())
+    one_peak = torch.tensor([1000.0] + [0.0] * 63, dtype=torch.float64)
+    measure("softmax.minus_mean_is_nan", bool(naive_softmax(one_peak - one_peak.mean()).isnan().any()))
     measure("softmax.large_equals_small", bool((softmax(large) == softmax(large - 998)).all()))
 
 
