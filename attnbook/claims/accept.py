@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from attnbook.claims.numerals import UNITS, Reading
 from attnbook.claims.numerals.units import Unit, compatible
 from attnbook.measure import Measurement, Value
 
+_EXPONENT = re.compile(r"e\+?(-?)0*")
 _EXACTLY = Fraction(1, 10**9)  # how far, relatively, a real may lie from the whole number or fraction it equals
 
 
@@ -31,7 +33,7 @@ class Interval:
 
     @property
     def text(self) -> str:
-        """As people read it: `0.945 to 0.955`, `exactly 3`, `less than 1e-06`, `at least 8 token`."""
+        """As people read it: `0.945 to 0.955`, `exactly 3`, `less than 1e-6`, `at least 8 token`."""
         unit = f" {self.unit}" if self.unit not in ("", "ratio") else ""
         if self.special:
             return f"only {self.special}"
@@ -117,5 +119,5 @@ def plain(number: Fraction) -> str:
     for digits in range(6, 13):
         text = f"{real:.{digits}g}"
         if Fraction(text) == number:
-            return text
-    return f"{real:.6g}"
+            return _EXPONENT.sub(r"e\1", text)
+    return _EXPONENT.sub(r"e\1", f"{real:.6g}")

@@ -32,16 +32,22 @@ class _Idiom:
 _IDIOMS = {
     "ja": _Idiom(
         "約{}", "{}未満", "{}以上", "{under}分の{over}", False, ((10**12, "兆"), (10**8, "億"), (10**4, "万")),
-        {"×": "倍", "point": "ポイント", "B": "バイト", "bit": "ビット", "token": "トークン", "s": "秒"},
+        {
+            "×": "倍", "point": "ポイント", "B": "バイト", "bit": "ビット", "token": "トークン", "s": "秒", "min": "分",
+            "h": "時間",
+        },
     ),
     "ko": _Idiom(
         "약 {}", "{} 미만", "{} 이상", "{under}분의 {over}", True, ((10**12, "조"), (10**8, "억"), (10**4, "만")),
-        {"×": "배", "point": "%p", "B": "바이트", "bit": "비트", "token": "토큰", "s": "초"},
+        {"×": "배", "point": "%p", "B": "바이트", "bit": "비트", "token": "토큰", "s": "초", "min": "분", "h": "시간"},
     ),
     "en": _Idiom(
         "about {}", "less than {}", "at least {}", "{over}/{under}", True,
         ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")),
-        {"×": " times", "point": " percentage points", "B": " bytes", "bit": " bits", "token": " tokens", "s": " s"},
+        {
+            "×": " times", "point": " percentage points", "B": " bytes", "bit": " bits", "token": " tokens", "s": " s",
+            "min": " minutes",
+        },
     ),
 }  # fmt: skip
 

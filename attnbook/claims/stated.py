@@ -2,8 +2,8 @@
 
 The rule, by form alone:
 
-- a number with no name to it is a result: `0.98`, `= 8886110`, `[0.87, 0.13]` (but `(2, 3)`, whole numbers in
-  brackets, is a shape);
+- a number with no name to it is a result: `0.98`, `= 8886110`, `[0.87, 0.13]` (but whole
+  numbers in brackets, `(2, 3)`, are a shape or an input);
 - a number beside ≈ is a result: `x ≈ 3`;
 - a number beside = or an inequality is a result when the other side is computed: `softmax(x)[0] = 0.98`,
   `max(error) < 1e-6`, `2^{17} = 131072`. It is a definition when the other side is a name: `d = 64`, `d_k = 8`; and a
@@ -129,7 +129,7 @@ def _is_list_of_reals(side: str) -> bool:
             _is_number(part) or _is_list_of_reals(part.strip()) or re.fullmatch(r"\s*[-+]?(?:inf|nan|∞)\s*", part)
             for part in parts
         )
-        and any(re.search(r"[0-9]\.[0-9]|[0-9]e", part) for part in parts)
+        and any(re.search(r"[0-9]\.[0-9]|[0-9][eE]-", part) for part in parts)
     )
 
 

@@ -23,13 +23,14 @@ def message(text, value, unit="", spread=None, language="ja", role="claim", **mo
 @pytest.mark.parametrize(
     ("text", "value", "unit"),
     [
-        ("0.98", 0.975, ""), ("0.98", 0.9849999, ""), ("3", 3, ""), ("3", 3.0, ""), ("3", 3 + 2e-9, ""), ("0", 0.0, ""),
-        ("0", 0, ""), ("0", -0.0, ""), ("0.1", 0.1, ""), ("約900万", 8886110.5, ""), ("889万", 8886110.5, ""),
-        ("1e-6未満", 3.2e-7, ""), ("98%", 0.98, "ratio"), ("0.98", 0.98, "ratio"), ("4倍", 4.0, "ratio"),
-        ("半分", 0.5, "ratio"), ("8分の1", 0.125, ""), ("8分の1", Fraction(1, 8), "ratio"), ("1/3", 1 / 3, ""),
-        ("2ポイント", 2.1, "point"), ("8 GiB", 2**33, "B"), ("8 GiB", 8, "GiB"), ("8,192 MiB", 8, "GiB"),
-        ("16 Ki", 16384, ""), ("131 072バイト", 131072, "B"), ("三行", 3, ""), ("512トークン", 512, "token"),
-        ("128 Kiトークン", 131072, "token"), ("3分", 180, "s"), ("1.5 ms", 0.0015, "s"), ("1.2 TFLOP", 1.2e12, "FLOP"),
+        ("0.98", 0.975, ""), ("0.98", 0.9849999, ""), ("3", 3, ""), ("3", 3.0, ""), ("3", 3 + 2e-9, ""),
+        ("0", 0.0, ""), ("0", 0, ""), ("0", -0.0, ""), ("0.1", 0.1, ""), ("約900万", 8886110.5, ""),
+        ("889万", 8886110.5, ""), ("1e-6未満", 3.2e-7, ""), ("98%", 0.98, "ratio"), ("0.98", 0.98, "ratio"),
+        ("4倍", 4.0, "ratio"), ("半分", 0.5, "ratio"), ("8分の1", 0.125, ""), ("8分の1", Fraction(1, 8), "ratio"),
+        ("1/3", 1 / 3, ""), ("2ポイント", 2.1, "point"), ("8 GiB", 2**33, "B"), ("8 GiB", 8, "GiB"),
+        ("8,192 MiB", 8, "GiB"), ("16 Ki", 16384, ""), ("131 072バイト", 131072, "B"), ("三行", 3, ""),
+        ("512トークン", 512, "token"), ("128 Kiトークン", 131072, "token"), ("3分", 180, "s"),
+        ("1.5 ms", 0.0015, "s"), ("1.5 µs", 1.5e-6, "s"), ("1.5 ns", 1.5e-9, "s"), ("1.2 TFLOP", 1.2e12, "FLOP"),
         ("nan", math.nan, ""), ("inf", math.inf, ""), ("−inf", -math.inf, ""), ("inf", math.inf, "s"),
         ("2〜3倍", 2.5, "ratio"), ("8.6 GB", 2**33, "B"), ("20トークン/秒", 20, "token/s"),
     ],
@@ -74,7 +75,7 @@ def test_a_drift_says_what_was_measured_and_what_would_be_accepted():
     """The words that the build prints after the file and line."""
     assert message("0.95", 0.87) == "claim a.b says 0.95, measured 0.87 (accepts 0.945 to 0.955)"
     assert message("2 GB", 2**31, "B") == "claim a.b says 2 GB, measured 2147483648 B (accepts exactly 2000000000 B)"
-    assert message("1e-6未満", 0.5) == "claim a.b says 1e-6未満, measured 0.5 (accepts less than 1e-06)"
+    assert message("1e-6未満", 0.5) == "claim a.b says 1e-6未満, measured 0.5 (accepts less than 1e-6)"
     assert message("3倍以上", 2.0, "ratio") == "claim a.b says 3倍以上, measured 2 (accepts at least 3)"
     assert message("nan", 3.0) == "claim a.b says nan, measured 3 (accepts only nan)"
     assert message("98%", 0.9, "ratio") == "claim a.b says 98%, measured 0.9 (accepts 0.975 to 0.985)"

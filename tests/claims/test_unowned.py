@@ -52,10 +52,10 @@ UNOWNED = {
         ("about 9 million", "9"), ("0.98", "0.98"), ("in 2000 steps", "2000"), ("in 2017 tokens", "2017"),
         ("(2048)", "2048"), ("for example 98", "98"), ("step 5 GiB", "5"), ("Step 1000", "1000"),
         ("98-percent", "98"), ("9-million", "9"), ("a 3-fold gain", "3"), ("nine million", "nine"),
-        ("one hundred", "one"), ("ninety-eight percent", "ninety-eight"), ("the 98th", "98"),
-        ("Section 2.1 and 3 lines", "3"), ("chapter 2 and 98% of it", "98"), ("Table 0.98", "0.98"),
-        ("in part 98%", "98"), ("Llama 3", "3"), ("3 lines", "3"), ("version 98%", "98"), ("8-GiB card", "8"),
-        ("300% faster", "300"),
+        ("one hundred", "one"), ("ninety-eight percent", "ninety-eight"), ("the 98th", "98"), ("the 1st", "1"),
+        ("in part 98 of them", "98"), ("Section 2.1 and 3 lines", "3"), ("chapter 2 and 98% of it", "98"),
+        ("Table 0.98", "0.98"), ("in part 98%", "98"), ("Llama 3", "3"), ("3 lines", "3"), ("version 98%", "98"),
+        ("8-GiB card", "8"), ("300% faster", "300"),
     ],
 }  # fmt: skip
 
