@@ -20,7 +20,8 @@ from attnbook.claims.numerals.digits import fold
 _LATEX = tuple(
     (re.compile(pattern), plain)
     for pattern, plain in (
-        (r"\\begin\{[a-z]*matrix\}.*?\\end\{[a-z]*matrix\}", " matrix "),
+        (r"(?s)\\begin\{([a-z]*matrix|cases|array)\}.*?\\end\{\1\}", " matrix "),
+        (r"\\\\\s*&?\s*(?==|≈|\\approx|\\[lg]e)", " "),  # a chain of equations over several lines
         (r"\\(?:begin|end|tag|label)\{[^{}]*\}", ""),
         (r"\\(?:mathrm|text|mathbf|mathit|mathsf|operatorname|boxed|textbf)\s?\{([^{}]*)\}", r"\1"),
         (r"\\[dt]?frac\{([0-9]+)\}\{([0-9]+)\}", r"\1/\2"),

@@ -13,8 +13,9 @@ DEFINITIONS = [
     r"\sum_j w_{ij} = 1", r"e^0 = 1", r"\exp(-\infty) = 0", "i < 3", "j <= i + t_kv - t_q", r"x_i \ge 0",
     "q.shape[-1] ** -0.5", "OMP_NUM_THREADS=1", "--jobs=2", "nox -s build", "-inf", r"-\infty", "nan", "", " ",
     r"\mathrm{Var}(q \cdot k) = d", r"\sigma = 8", r"\begin{pmatrix} 0.3 & -\infty \\ 0.1 & 0.5 \end{pmatrix}",
-    "for i in range(8):", "def f(x): return x[1]", "k0", "Q4_1", r"\lim_{n \to \infty} a_n", "x != 3", "[-6e4, -7e4]",
-    "[40000, 40001]",
+    "for i in range(8):", "def f(x): return x[1]", "k0", "Q4_1", r"\lim_{n \to \infty} a_n", "x != 3",
+    r"m_{ij} = \begin{cases} 0 & j \le i \\ -\infty & j > i \end{cases}",
+    r"\begin{aligned} \sum_j w_j &= \frac{s}{s} \\ &= 1 \end{aligned}", "[-6e4, -7e4]", "[40000, 40001]",
 ]  # fmt: skip
 
 RESULTS = [
@@ -24,7 +25,8 @@ RESULTS = [
     "x ≒ 3", r"e^8 / e^{-8} \approx 9\times 10^6", "e⁸/e⁻⁸ ≈ 9百万", "softmax(x)[0] = 0.98", "softmax(x)[0] == 0.98",
     "0.98 = softmax(x)[0]", "x = a/b = 0.98", r"\sqrt{64} = 8", "2^{17} = 131072", "64 * 8 = 512",
     "max(abs(a - b)) < 1e-6", r"\max_i |a_i - b_i| \le 10^{-6}", "len(x) -> 3", "softmax(x)  # 0.98",
-    "d = 64, softmax(x)[0] = 0.98", '"0.98"', "０．９８", "[1e-6, 2e-6]", "+8", "−0.98",
+    "d = 64, softmax(x)[0] = 0.98", '"0.98"', "０．９８", "[1e-6, 2e-6]",
+    r"\begin{aligned} r &= \frac{a}{b} \\ &= 0.98 \end{aligned}", r"8\,886\,110", "−0.98",
     r"\mathrm{Var}(q \cdot k) = 64", r"\text{loss}(x) = 0.5", "w.sum() == 1.0001",
 ]  # fmt: skip
 
