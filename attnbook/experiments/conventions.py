@@ -55,9 +55,11 @@ def _order() -> None:
 
 def _masks() -> None:
     measure("notation.true_keeps", _seen(1, 3, mask=torch.tensor([True, False, True])) == ["1.1"])
-    hidden = torch.tensor([0.0, -torch.inf, torch.finfo(torch.float32).min])
-    measure("notation.infinity_hides", _seen(1, 3, mask=hidden[[0, 1, 1]]) == ["1.."])
-    measure("notation.lowest_hides", _seen(1, 3, mask=hidden) == ["1.."])
+    measure("notation.infinity_hides", _seen(1, 3, mask=torch.tensor([0.0, -torch.inf, -torch.inf])) == ["1.."])
+    # A whole row of it: as a mere number it would cancel, and every key would be seen. In float32 for float16 too.
+    lowest = {dtype: torch.full((3,), torch.finfo(dtype).min) for dtype in (torch.float32, torch.float16)}
+    rows = [_seen(1, 3, dtype, mask=mask) for dtype, mask in lowest.items()]
+    measure("notation.lowest_hides", rows == [["..."], ["..."]])
     measure("notation.causal", _seen(2, 4, is_causal=True) == ["111.", "1111"])
     measure("notation.causal_short_memory", _seen(3, 2, is_causal=True) == ["..", "1.", "11"])
     measure(
@@ -71,7 +73,7 @@ def _masks() -> None:
 def _empty_rows() -> None:
     q, k, v = (x.requires_grad_() for x in torch.arange(18.0).sin().reshape(3, 1, 1, 2, 3))
     out, lse = attention(q, k, v, mask=torch.tensor([[True, True], [False, False]]), return_lse=True)
-    (out.sum() + lse[..., 0].sum()).backward()
+    (out.sum() + lse.sum()).backward()  # through the −inf too
     measure("notation.empty_row", not out[0, 0, 1].any() and lse[0, 0, 1] == -torch.inf)
     grads = [x.grad for x in (q, k, v) if x.grad is not None]
     finite = len(grads) == 3 and all(bool(grad.isfinite().all()) for grad in grads)
@@ -84,20 +86,29 @@ def _empty_rows() -> None:
 
 
 def _numbers() -> None:
-    scores = torch.zeros(2, dtype=EXACT)
-    measure("notation.natural_logarithm", _near(logsumexp(scores), math.log(2)))
+    one, thousand = torch.ones(1, 1, 2, 1, dtype=EXACT), torch.full((1, 1, 1, 1), 1000.0, dtype=EXACT)
+    _, lse = attention(thousand, one, one, scale=1.0, return_lse=True)
+    measure("notation.natural_logarithm", _near(lse, 1000 + math.log(2)))
+    rising = torch.tensor([0.0, 999.0, 1000.0], dtype=EXACT)  # sums collected early are scaled when 1000 arrives
+    measure("notation.online", _near(online_softmax(rising, block=1)[1], _logistic(-1)))
+    parts = [
+        (torch.tensor([x], dtype=EXACT), torch.tensor(count, dtype=EXACT).log()) for x, count in ((0.0, 1), (10.0, 3))
+    ]
+    merged, together = merge(*parts[0], *parts[1])
+    measure("notation.merge", _near(merged, 7.5) and _near(together, math.log(4)))
     dtypes = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     results = [attention(*torch.ones(3, 1, 1, 2, 3, dtype=dtype), return_lse=True) for dtype in dtypes]
-    measure("notation.out_dtype", [out.dtype for out, _ in results] == list(dtypes))
+    kept = [(out.dtype, softmax(out).dtype) for out, _ in results]
+    measure("notation.out_dtype", kept == [(dtype, dtype) for dtype in dtypes])
     measure("notation.lse_dtype", [lse.dtype for _, lse in results] == [torch.float32] * 3 + [torch.float64])
     many = torch.ones(1, 1, 4099, 1, dtype=torch.float16)  # a float16 sum of ones stops at 2048
     measure("notation.accumulation", attention(0 * many[:, :, :1], 0 * many, many).item() == 1)
 
 
-def _seen(t_q: int, t_kv: int, **options: Any) -> list[str]:
+def _seen(t_q: int, t_kv: int, dtype: torch.dtype = torch.float32, **options: Any) -> list[str]:
     """Which keys each query sees, read off the package's weights: `1` sees, `.` does not."""
     q, k, v = torch.zeros(1, 1, t_q, 2), torch.zeros(1, 1, t_kv, 2), torch.eye(t_kv)[None, None]
-    weight = attention(q, k, v, **options)[0, 0]
+    weight = attention(q.to(dtype), k.to(dtype), v.to(dtype), **options)[0, 0]
     return ["".join("1" if w > 0 else "." for w in row) for row in weight.tolist()]
 
 

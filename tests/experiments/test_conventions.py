@@ -56,7 +56,7 @@ def scaled_mask(q, k, v, *, mask=None, scale=None, **options):
         (top_left, {"causal", "causal_short_memory", "both_must_allow"}),
         (interleaved, {"groups"}),
         (no_root, {"scale", "scale_then_mask"}),
-        (scaled_mask, {"scale_then_mask"}),
+        (scaled_mask, {"scale_then_mask", "lowest_hides"}),
     ],
 )
 def test_another_convention_is_seen(monkeypatch, function, expected):
@@ -69,7 +69,18 @@ def test_torchs_softmax_breaks_the_convention_for_empty_rows(monkeypatch):
     assert broken(monkeypatch, softmax=lambda x: torch.softmax(x, -1)) == {"empty_softmax"}
 
 
+def base_two(q, k, v, *, return_lse=False, **options):
+    """The log-sum-exp as some kernels keep it inside."""
+    out, lse = attention(q, k, v, return_lse=True, **options)
+    return (out, lse / 0.6931471805599453) if return_lse else out
+
+
 def test_a_logarithm_to_base_two_is_seen(monkeypatch):
-    """As some kernels keep it inside."""
-    plain = conventions.logsumexp
-    assert broken(monkeypatch, logsumexp=lambda x: plain(x) / 0.6931471805599453) == {"natural_logarithm"}
+    """By the one measurement that is about it."""
+    assert broken(monkeypatch, attention=base_two) == {"natural_logarithm"}
+
+
+def test_merging_in_equal_parts_is_seen(monkeypatch):
+    """Whatever the two log-sum-exps."""
+    monkeypatch.setattr(conventions, "merge", lambda a, lse_a, b, lse_b: ((a + b) / 2, torch.logaddexp(lse_a, lse_b)))
+    assert "merge" in broken(monkeypatch)
