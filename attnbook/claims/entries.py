@@ -169,8 +169,13 @@ class Ledger:
         return cls(data["language"], entries, tuple(Failure(**failure) for failure in data["failures"]))
 
     def write(self, path: Path) -> None:
-        """Write `ledger.json` whole or not at all: a reader never sees half of one. Raises OSError."""
-        write_whole(path, json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n")
+        """Write `ledger.json` whole or not at all: a reader never sees half of one. Raises OSError.
+
+        A ledger that says the same as the file is not written again.
+        """
+        text = json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n"
+        if not path.is_file() or path.read_bytes() != text.encode():
+            write_whole(path, text)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -31,7 +31,9 @@ ALLOWED = {
     "term": (f"One {BAD}\n: two\n", 8),
     "emphasis": (f"One **two {BAD}**.\n", 8),
     "link": (f"One\n[two {BAD}](https://example.org).\n", 9),
-    "tabs of a directive": (f"```{{topic}} one\ntwo\n\nthree {BAD}\n```\n", 11),
+    "reStructuredText in Markdown": ("```{eval-rst}\none\n\ntwo :claim:`0.95 <a.prob>`\n```\n", 11),
+    "only in some outputs": (f"```{{only}} html\none\n\ntwo {BAD}\n```\n", 11),
+    "topic": (f"```{{topic}} one\ntwo\n\nthree {BAD}\n```\n", 11),
 }
 
 

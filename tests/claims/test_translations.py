@@ -232,6 +232,32 @@ def test_claims_are_translated_wherever_they_stand(tmp_path, place):
     assert project.build("-D", "language=ko").kinds == ["untranslated"]
 
 
+FIXED = """
+class Fixed(Directive):
+    required_arguments, final_argument_whitespace = 1, True
+
+    def run(self):
+        from docutils import nodes
+        children, _ = self.state.inline_text(self.arguments[0], self.lineno)
+        return [nodes.paragraph("", "", *children, translatable=False)]
+
+_measured = setup
+def setup(app):
+    app.add_directive("fixed", Fixed)
+    return _measured(app)
+"""
+
+
+def test_a_claim_that_no_translation_reaches(tmp_path):
+    """Where an extension keeps a text out of the catalogues, its claim would stay in the source's language: red."""
+    source = "# 題\n\n" + measured("a.ratio", 8886110.5) + "\n:::{fixed} 比 {claim}`約900万 <a.ratio>`\n:::\n"
+    project = korean(tmp_path, {"x": "y"}, source=source, conf='claims_source_language = "ja"\n' + FIXED)
+    assert project.build().code == 0
+    built = project.build("-D", "language=ko")
+    assert built.code == 1
+    assert built.failures == ["book/index.md:6: claim '約900万' stands where no translation reaches it"]
+
+
 def said(*claims):
     return [Said("claim", ident, text) for ident, text in claims]
 
