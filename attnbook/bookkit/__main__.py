@@ -14,6 +14,7 @@ from pathlib import Path
 
 from attnbook.bookkit import build
 from attnbook.bookkit.execute import TIMEOUT
+from attnbook.bookkit.serve import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     book, options.language, builder=options.builder, verbose=options.verbose, strict=options.strict
                 )
             case _:
-                return build.run_serve(book, language=options.language, port=options.port, host=options.host)
+                return serve(book, language=options.language, port=options.port, host=options.host)
     except build.CannotRun as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,8 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     execute = commands.add_parser("execute", help="run the chapters whose results no longer hold")
     full = commands.add_parser("build", help="execute, then build with Sphinx")
     sphinx = commands.add_parser("sphinx", help="run Sphinx alone, on results that are there")
-    serve = commands.add_parser("serve", help="build, serve on this machine, rebuild and reload after every change")
-    for command in (execute, full, sphinx, serve):
+    watch = commands.add_parser("serve", help="build, serve on this machine, rebuild and reload after every change")
+    for command in (execute, full, sphinx, watch):
         command.add_argument("book", type=Path, help="the book's folder")
     for command in (execute, full):
         command.add_argument("--jobs", type=_positive, help="chapters run side by side (default: one a core)")
@@ -75,10 +76,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--builder", default="html", help="Sphinx's builder (%(default)s)")
         command.add_argument("--verbose", action="store_true", help="show what Sphinx says on its way")
         command.add_argument("--strict", action="store_true", help="a warning of Sphinx is a failure")
-    for command in (sphinx, serve):
+    for command in (sphinx, watch):
         command.add_argument("--language", default="ja")
-    serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=8000, help="0 finds a free one (%(default)s)")
+    watch.add_argument("--host", default="127.0.0.1")
+    watch.add_argument("--port", type=int, default=8000, help="0 finds a free one (%(default)s)")
     return parser
 
 

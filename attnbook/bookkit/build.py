@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -149,19 +148,3 @@ def _locked(book: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def run_serve(book: Path, *, language: str = "ja", host: str = "127.0.0.1", port: int = 8000) -> int:
-    """Serve the book on this machine; after every change of it or of the package, execute, build, reload."""
-    from sphinx_autobuild.__main__ import main  # type: ignore[import-untyped]
-
-    import attnbook
-
-    package = Path(attnbook.__file__).parent
-    execute_first = shlex.join([sys.executable, "-m", "attnbook.bookkit", "execute", str(book)])
-    main([
-        str(book), str(book / "_build" / "html" / language), "-d", str(book / "_build" / "doctrees" / language),
-        "-q", "-D", f"language={language}", "--host", host, "--port", str(port), "--watch", str(package),
-        "--re-ignore", r"(/_build/|/__pycache__/|\.pyc$|/\.|~$)", "--pre-build", execute_first,
-    ])  # fmt: skip
-    return 0

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 FRONT = "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n\n"
@@ -64,3 +65,15 @@ def run(*arguments, tree=None, **options):
     with command(*arguments, tree=tree, **options) as process:
         out, err = process.communicate(timeout=120)
     return process.returncode, out, err
+
+
+def wait_for(ready):
+    """Until it is true; what it gave."""
+    for _ in range(400):
+        try:
+            if answer := ready():
+                return answer
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.05)
+    raise AssertionError("waited 20 s in vain")

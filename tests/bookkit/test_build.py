@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import attnbook
-from tests.bookkit.small_book import PAGES, chapter, command, run, write
+from tests.bookkit.small_book import PAGES, chapter, command, run, wait_for, write
 
 PACKAGE = Path(attnbook.__file__).parent
 
@@ -194,18 +193,6 @@ def test_a_stopped_execution_keeps_what_was_done_and_leaves_no_kernel(tmp_path, 
     assert (status, err) == (0, "")
     assert "1 chapter unchanged" in out
     assert "1 chapter executed" in out
-
-
-def wait_for(ready):
-    """Until it is true; what it gave."""
-    for _ in range(400):
-        try:
-            if answer := ready():
-                return answer
-        except (OSError, ValueError):
-            pass
-        time.sleep(0.05)
-    raise AssertionError("waited 20 s in vain")
 
 
 def test_two_builds_at_once_wait_for_one_another(tmp_path):
