@@ -36,6 +36,8 @@ def run(
             name = f"{'divided' if divided else 'plain'}_d{d}"
             _measure_spread(name, to_q[d, divided])
             measure_mean(f"scaling.grad_k_mean_{name}", to_k[d, divided].mean(-1), quote=False)
+    tops = [_top_tenth(to_q[d, True]) for d in dims]
+    measure("scaling.top_tenth_moves_divided", 100 * (max(tops) - min(tops)), unit="point")
     forgotten = [bool((to_q[d, True] < FORGOTTEN * to_q[d, True].mean()).any()) for d in dims]
     measure("scaling.no_divided_query_forgotten", not any(forgotten))
     measure("scaling.grad_mean_larger_plain", all(bool(to_q[d, False].mean() > to_q[d, True].mean()) for d in dims))
@@ -58,13 +60,12 @@ def _measure_spread(name: str, norms: Tensor) -> None:
     measure_mean(f"scaling.grad_median_{name}", norms.median(-1).values, quote=False)
     forgotten = (norms < FORGOTTEN * norms.mean()).float()
     measure_mean(f"scaling.grad_forgotten_{name}", forgotten.mean(-1), unit="ratio", quote=False)
-    # The best served tenth of all queries: what share of all the gradient is theirs?
-    best = norms * (norms > norms.flatten().quantile(0.9))
-    _measure_share(f"scaling.grad_top_tenth_{name}", best.sum(-1), norms.sum(-1))
+    share, best = _top_tenth(norms), norms * (norms > norms.flatten().quantile(0.9))
+    off = (best - share * norms).sum(-1)  # the spread of a ratio of two means, by linearisation
+    spread = float(off.std() / norms.sum(-1).mean()) / len(norms) ** 0.5
+    measure(f"scaling.grad_top_tenth_{name}", share, unit="ratio", spread=spread, quote=False)
 
 
-def _measure_share(id: str, part: Tensor, whole: Tensor) -> None:
-    """Σ part / Σ whole over the repeats; its spread is that of a ratio of means, by linearisation."""
-    share = part.mean() / whole.mean()
-    spread = (part - share * whole).std() / whole.mean() / len(whole) ** 0.5
-    measure(id, share, unit="ratio", spread=float(spread), quote=False)
+def _top_tenth(norms: Tensor) -> float:
+    """The share of all the gradient that goes to the best served tenth of the queries."""
+    return float(norms[norms > norms.flatten().quantile(0.9)].sum() / norms.sum())

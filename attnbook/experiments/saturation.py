@@ -43,11 +43,11 @@ def run(
                 jacobian[n, d, divided] = jacobian_norm(weight)
                 three = _measure_rows(f"{'divided' if divided else 'plain'}_n{n}_d{d}", weight)
                 deciles.setdefault((n, divided), []).append(three)
-    stuck = [_measure_two_kinds(d, *(rows[sequences[0][0], d, False] for rows in (largest, jacobian))) for d in dims]
-    measure("scaling.jacobian_stuck_largest", max(stuck))
     measure("scaling.saturation_limit", SATURATED, kind="parameter")
-    _measure_statements(largest, jacobian)
-    _measure_reversal(jacobian, *((n, dims[1]) for n, _ in sequences[:2]))
+    _measure_every_row(largest, jacobian)
+    _measure_means({key: float(norm.mean()) for key, norm in jacobian.items()}, [n for n, _ in sequences], dims)
+    few = sequences[0][0]
+    _measure_two_kinds({d: (largest[few, d, False], jacobian[few, d, False]) for d in dims})
     ends = {key: list(zip(*rows, strict=True)) for key, rows in deciles.items()}
     return {"largest": largest, "jacobian": jacobian, "deciles": ends}
 
@@ -81,22 +81,34 @@ def _measure_quantile(name: str, top: Tensor, percent: int, groups: int = 8) -> 
     return float(whole)
 
 
-def _measure_two_kinds(d: int, top: Tensor, norm: Tensor) -> float:
-    """Without the division: the Jacobian of the rows that are not saturated; returns the mean of the saturated ones."""
-    free = norm[top <= SATURATED]
-    measure(f"scaling.jacobian_free_d{d}", free.mean(), spread=float(free.std()) / len(free) ** 0.5, quote=False)
-    return float(norm[top > SATURATED].mean())
-
-
-def _measure_statements(largest: dict[Any, Tensor], jacobian: dict[Any, Tensor]) -> None:
-    """What holds for every row, whatever n and d, and what distinguishes the two kinds of rows without division."""
+def _measure_every_row(largest: dict[Any, Tensor], jacobian: dict[Any, Tensor]) -> None:
     most = max(float(top.max()) for (*_, divided), top in largest.items() if divided)
     measure("scaling.no_divided_row_saturates", most <= SATURATED)
     bound = all(bool((jacobian[key] <= 2 * (1 - top) + 1e-6).all()) for key, top in largest.items())
     measure("scaling.jacobian_below_twice_the_rest", bound)
 
 
-def _measure_reversal(jacobian: dict[Any, Tensor], few: tuple[int, int], many: tuple[int, int]) -> None:
-    """Is the mean norm larger with the division where keys are few, and larger without it where they are many?"""
-    gain = {size: float(jacobian[*size, True].mean() - jacobian[*size, False].mean()) for size in (few, many)}
-    measure("scaling.jacobian_reverses", gain[few] > 0 > gain[many])
+def _measure_means(mean: dict[Any, float], keys: list[int], dims: tuple[int, ...]) -> None:
+    """How the mean norm depends on d, for each n, and on n, for the second d."""
+    plain, divided = ([[mean[n, d, kind] for d in dims] for n in keys] for kind in (False, True))
+    few_and_many = plain[:2]  # with 1024 keys and d = 16, even rows that are not divided are nearly uniform
+    measure("scaling.jacobian_falls_with_d", all(row == sorted(row, reverse=True) for row in few_and_many))
+    measure("scaling.jacobian_moves_divided", max(max(row) / min(row) for row in divided) - 1, unit="ratio")
+    few, many = (mean[n, dims[1], True] - mean[n, dims[1], False] for n in keys[:2])
+    measure("scaling.jacobian_reverses", few > 0 > many)
+
+
+def _measure_two_kinds(rows: dict[int, tuple[Tensor, Tensor]]) -> None:
+    """Without the division: rows that are saturated and rows that are not; `rows` maps d to largest weights, norms."""
+    free, stuck, share = {}, {}, {}
+    for d, (top, norm) in rows.items():
+        own = norm[top <= SATURATED]
+        measure(f"scaling.jacobian_free_d{d}", own.mean(), spread=float(own.std()) / len(own) ** 0.5, quote=False)
+        free[d], stuck[d] = float(own.mean()), float(norm[top > SATURATED].mean())
+        share[d] = float((top > SATURATED).double().mean())
+    measure("scaling.jacobian_stuck_largest", max(stuck.values()))
+    # From the shortest to the longest d: how far would the mean fall if only the share of saturated rows had changed,
+    # and how far if only the norm of the other rows had?
+    short, long = min(rows), max(rows)
+    by_share, by_norm = free[short] * (share[long] - share[short]), (free[short] - free[long]) * (1 - share[short])
+    measure("scaling.share_matters_more", by_share > by_norm)

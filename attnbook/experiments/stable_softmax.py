@@ -31,6 +31,8 @@ def run(rows: int = 40, n: int = 64, spread: float = 8.0, seed: int = 3) -> dict
     naive, stable = (relative_error(f(score), exact) for f in (naive_softmax, softmax))
     measure_mean("softmax.naive_error", naive.mean(1))
     measure_mean("softmax.stable_error", stable.mean(1))
+    heavy = torch.tensor([[float(w) > 0.01 for w in row] for row in exact])
+    measure("softmax.stable_error_heavy", stable[heavy].mean(), spread=float(stable[heavy].std() / heavy.sum() ** 0.5))
     measure("softmax.naive_more_accurate", bool(naive.mean() < stable.mean()))
     measure("softmax.largest_difference", (naive_softmax(score) - softmax(score)).abs().max())
     _measure_shift(score)
