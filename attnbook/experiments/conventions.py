@@ -81,6 +81,9 @@ def _empty_rows() -> None:
     row = torch.full((2,), -torch.inf)
     zeros = all(not weight.any() for weight in (softmax(row), online_softmax(row, block=1)))
     measure("notation.empty_softmax", zeros and logsumexp(row) == -torch.inf)
+    asked = row.clone().requires_grad_()
+    (softmax(asked).sum() + logsumexp(asked)).backward()
+    measure("notation.empty_softmax_gradient", asked.grad is not None and asked.grad.tolist() == [0.0, 0.0])
     merged, together = merge(torch.zeros(1, 3), row[:1], torch.zeros(1, 3), row[:1])
     measure("notation.empty_merge", not merged.any() and together.item() == -torch.inf)
 
