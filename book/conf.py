@@ -2,9 +2,6 @@
 
 import os
 
-from sphinx.application import Sphinx
-from sphinx.config import Config
-
 project = "アテンションは加重平均だ"
 author = ""
 copyright = ""
@@ -27,7 +24,7 @@ myst_links_external_new_tab = False
 smartquotes = False  # it breaks quotation marks beside ** in Korean
 
 claims_source_language = "ja"
-claims_ledger_json = "_build/ledger.json"
+claims_ledger_json = "_build/ledger.json"  # of the source; a translation's is ledger.ko.json
 
 nb_execution_mode = "off"  # what the pages show was executed before, by attnbook.bookkit
 nb_merge_streams = True
@@ -68,13 +65,3 @@ html_theme_options = {
     "primary_sidebar_end": [],  # the theme's place for advertisements
     "navbar_persistent": [],  # the sidebar has the search field
 }
-
-
-def setup(app: Sphinx) -> None:
-    """Give each language's ledger a file of its own; the source's is the one that `attnbook ledger` reads."""
-
-    def name_ledger(app: Sphinx, config: Config) -> None:
-        if config.language != config.claims_source_language and config.claims_ledger_json == claims_ledger_json:
-            config.claims_ledger_json = f"_build/ledger.{config.language}.json"
-
-    app.connect("config-inited", name_ledger)

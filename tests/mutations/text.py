@@ -147,7 +147,7 @@ FORM = (
         ONE,
         "# コードは三行",
         "# コードは{claim}`三つ <oneline.statements>`",
-        "oneline.statements",
+        "三つ",
         ("misplaced",),
     ),
     Mutation(
