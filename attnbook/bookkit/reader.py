@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docutils import nodes
 from sphinx.errors import SphinxError
+from sphinx.util.docutils import SphinxDirective
 
 from attnbook.bookkit import chapter as chapter_
+from attnbook.bookkit import problems
 from attnbook.bookkit.chapter import Chapter
 from attnbook.bookkit.store import Result, Store
 from attnbook.bookkit.trace import Files
@@ -31,6 +34,18 @@ class NotExecuted(SphinxError):
     category = "Chapters not executed"
 
 
+class _NestedCell(SphinxDirective):
+    """What is left of code cells once those at the margin were taken out: those inside another block."""
+
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        problems.report(self.env, self.lineno, "lint", "a code cell inside another block never runs: put it outside")
+        return []
+
+
 class _Page:
     """What the page that is being read is made of; a process reads one at a time."""
 
@@ -40,6 +55,8 @@ class _Page:
 def setup(app: Sphinx) -> None:
     """Read chapters with their stored results. `bookkit_results = False` leaves everything to MyST-NB."""
     app.add_config_value("bookkit_results", True, "env", bool)
+    app.setup_extension("myst_nb")  # ours is to come after it
+    app.add_directive("code-cell", _NestedCell, override=True)
     app.connect("config-inited", _start)
     app.connect("env-get-outdated", _outdated)
     app.connect("source-read", _fill, priority=900)  # after whoever changes the text

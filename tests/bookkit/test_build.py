@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import attnbook
-from tests.bookkit.small_book import PAGES, chapter, command, run, wait_for, write
+from tests.bookkit.small_book import CONF, PAGES, chapter, command, run, wait_for, write
 
 PACKAGE = Path(attnbook.__file__).parent
 
@@ -105,6 +105,17 @@ def test_plain_sphinx_refuses_chapters_without_a_result_on_every_run(tree):
     assert run("execute", "book", tree=tree)[0] == 0
     assert sphinx(tree)[0] == 0
     assert "eight" in page(tree, "01-first")
+
+
+def test_a_code_cell_inside_another_block_fails_with_its_line(tmp_path):
+    """It would never run; a page that shows one as text is no matter."""
+    conf = CONF.replace('["myst_nb"]', '["attnbook.claims", "attnbook.bookkit"]').split("def setup")[0]
+    cell = "```{code-cell} ipython3\n1 / 0\n```\n"
+    book = write(tmp_path / "book", {"conf.py": conf, "index.md": f"{chapter()}\n:::{{note}}\n\n{cell}:::\n"})
+    for _ in range(2):
+        status, _, err = run("build", book)
+        assert status == 1
+        assert "book/index.md:14: a code cell inside another block never runs" in err
 
 
 def test_another_language_shows_the_same_results_without_running_anything(tree):
