@@ -23,6 +23,8 @@ class Frame:
     function: str
     code: str
     """The text of the line."""
+    ours: bool
+    """Is it code of the book or the package, not of a library or of Python's import?"""
 
     def __str__(self) -> str:
         inside = f" in {self.function}" if self.function not in ("", "<module>") else ""
@@ -77,9 +79,9 @@ def _place(chapter: Chapter, cell: Cell, frames: Sequence[Frame]) -> str:
 
 
 def _way(cell: Cell, frames: Sequence[Frame]) -> str:
-    """The frames from the cell on; of a library's own only the last."""
+    """The frames from the cell on: our own, and the last, where a library gave up."""
     first = next((i for i, frame in enumerate(frames) if frame.cell == cell.number), len(frames))
-    way = [str(frame) for frame in frames[first:]]
+    way = [str(frame) for frame in frames[first:] if frame.ours or frame is frames[-1]]
     if len(way) > FRAMES:
         half = FRAMES // 2
         way = [*way[:half], f"… {len(way) - 2 * half} more …", *way[-half:]]

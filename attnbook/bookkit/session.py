@@ -201,7 +201,8 @@ class _Session:
             place = f"{self.chapter.shown}:{cell.line + frame['line'] - 1}"
         else:
             place = f"{self.files.shown(frame['file'])}:{frame['line']}"
-        return Frame(place, cell.number if cell else None, frame["function"], frame["code"])
+        ours = cell is not None or self.files.ours(frame["file"])
+        return Frame(place, cell.number if cell else None, frame["function"], frame["code"], ours)
 
     def _keep(self, node: Any) -> None:
         """Keep a cell's outputs: as plain JSON, without what only says how long it took or where things lie."""

@@ -53,6 +53,11 @@ class Files:
         below_book = name.removeprefix("book:")
         return self.book / below_book if below_book != name else self.package.parent / name
 
+    def ours(self, path: str) -> bool:
+        """Is the file of the package or below the book's folder? What traces it is neither."""
+        full = Path(path)
+        return (full.is_relative_to(self.package) or full.is_relative_to(self.book)) and full.parent != STARTUP
+
     def shown(self, path: str) -> str:
         """The path as messages give it: from the project's folder, or from where packages are installed."""
         full = Path(path)

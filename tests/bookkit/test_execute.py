@@ -16,6 +16,10 @@ GOOD = chapter(
     "import os, sys, warnings\nrun()\nwarnings.warn('careful')\nprint(os.environ['OMP_NUM_THREADS'], hash('a'))",
 )
 ENDLESS = chapter("1", "import time\nfor _ in range(9999):\n    time.sleep(0.01)")
+SETTLES = chapter(
+    "import os\nprint(open('touched.txt').read())\nif not os.path.exists('twice'):\n"
+    "    open('twice', 'w').close()\n    open('touched.txt', 'w').write('after')"
+)
 FAILING = {
     "raises.md": chapter("def f(x):\n    return 1 / x", "f(1)", "y = 2\nf(\n    0)\n"),
     "syntax.md": chapter("x = 1\nx ="),
@@ -23,6 +27,8 @@ FAILING = {
     "endless.md": ENDLESS,
     "deaf.md": chapter("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)"),
     "dies.md": chapter("1", "import os\nos._exit(3)"),
+    "library.md": chapter("import helper"),
+    "helper.py": "import json\njson.loads('{')\n",
     "missing.md": chapter("import nowhere_to_be_found.at_all"),
     "typo.md": chapter("from attnbook import nowhere_to_be_found"),
     "writes.md": chapter("from pathlib import Path\nown = Path('own.txt')\nown.write_text(own.read_text() + ' more')"),
@@ -34,7 +40,10 @@ FAILING = {
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     """One run of chapters that fail in every way, and a good one: the outcome, the book, and what was printed."""
-    book = write(tmp_path_factory.mktemp("failing") / "book", FAILING | {"good.md": GOOD})
+    book = write(
+        tmp_path_factory.mktemp("failing") / "book",
+        FAILING | {"good.md": GOOD, "settles.md": SETTLES, "touched.txt": "before"},
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnbook.bookkit.session.GRACE", 0.5)
         patch.setattr(execute_, "ATTEMPTS", 2)
@@ -57,10 +66,10 @@ def line(executed, name, text):
 def test_the_good_chapter_is_kept_and_the_failing_ones_are_not(executed):
     """So the next build runs only those that failed, and fails again."""
     outcome, book = executed
-    assert outcome.executed == ["good"]
+    assert sorted(outcome.executed) == ["good", "settles"]
     assert len(outcome.errors) == sum(name.endswith(".md") for name in FAILING)
     kept = [c.name for c in execute_.chapters(book)[0] if Store(book).find(c, Files(book))]
-    assert kept == ["good"]
+    assert kept == ["good", "settles"]
 
 
 def test_a_missing_package_makes_it_2_the_faults_of_chapters_1(executed):
@@ -93,6 +102,14 @@ def test_an_exception_in_the_package_names_its_file_from_the_project_on(executed
     assert " /" not in error(executed, "inside") + error(executed, "typo").replace("(", " ")
 
 
+def test_of_a_library_only_the_last_step_is_said(executed):
+    """And nothing of Python's import, nor of what traces it."""
+    _, *way = error(executed, "library").splitlines()
+    assert len(way) == 3
+    for step, file in zip(way, ("book/library.md", "book/helper.py", "json/decoder.py"), strict=True):
+        assert f"{file}:" in step
+
+
 def test_a_cell_that_takes_too_long_is_stopped_where_it_is(executed):
     """Cell 2, in the loop; one that does not listen is ended all the same."""
     text = error(executed, "endless")
@@ -110,6 +127,12 @@ def test_a_kernel_that_dies_is_said_with_the_cell_it_died_in(executed):
 def test_a_chapter_that_changes_what_it_reads_is_not_kept(executed):
     """No state of that file would give its result again."""
     assert "book:own.txt changed each time the chapter ran" in error(executed, "writes")
+
+
+def test_a_chapter_whose_files_changed_while_it_ran_is_run_once_more(executed):
+    """As when an author saves in the middle of a build: what is kept belongs to the file as it is now."""
+    book = executed[1]
+    assert "after" in str(Store(book).find(read(book / "settles.md", book), Files(book)).cells)
 
 
 def test_experiments_are_timed_but_times_are_not_kept_in_outputs(executed):
