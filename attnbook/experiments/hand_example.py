@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from attnbook.measure import experiment, measure
-from attnbook.reference import three_lines
+from attnbook.reference import softmax, three_lines
 
 Q = [[1, 1, 1, 1]]
 K = [[1, 1, 1, 1], [1, 1, 1, -1], [1, 1, -1, -1]]
@@ -48,6 +48,9 @@ def run() -> dict[str, Any]:
     measure("oneline.hand_turned_symmetric", abs(middle - v.mean()) < 1e-12)
     moved = three_lines.attention(q, k, v + 100)[0, 0] - three_lines.attention(q, k, v)[0, 0]
     measure("oneline.hand_shift", moved)
+    # Softmax down the column of scores that each key has: with one query, every weight is 1.
+    sideways = softmax(q @ k.mT / q.shape[-1] ** 0.5, axis=-2)
+    measure("oneline.hand_shift_wrong_axis", (sideways @ (v + 100) - sideways @ v)[0, 0])
     return {"weight": weight, "v": v}
 
 
