@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbook.experiments._attend import weights
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import three_lines
 
@@ -32,6 +33,10 @@ def run(seed: int = 0, repeats: int = 1000, tokens: int = 20, d_model: int = 64,
     measure("names.one_map_symmetric", _symmetric((q @ q.mT).double()))
     measure("names.two_maps_asymmetric", not _symmetric((q @ k.mT).double()))
 
+    others = ~torch.eye(tokens, dtype=torch.bool)
+    hidden = weights(q[:, None], q[:, None], mask=others)
+    alone = bool((hidden[..., ~others] == 0).all())
+    measure("names.own_hidden", alone and torch.allclose(hidden.sum(-1), torch.ones(repeats, 1, tokens)))
     mixed_first = three_lines.attention(q, k, x) @ w_v
     measure("names.linear_error", (mixed_first - three_lines.attention(q, k, v)).abs().max())
     return {"one_map": one_map[0], "two_maps": two_maps[0]}

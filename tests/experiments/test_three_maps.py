@@ -16,6 +16,7 @@ def test_what_two_maps_change():
     assert found["names.self_top_two_maps"] == pytest.approx(1 / 20, abs=0.02)
     assert found["names.query_variance"] == pytest.approx(1, abs=0.02)
     assert found["names.linear_error"] < 1e-5
+    assert found["names.own_hidden"] is True
 
 
 def test_chance_follows_the_number_of_tokens():
