@@ -55,7 +55,7 @@ def run(seed: int = 0, models: int = 8, steps: int = 200, batch: int = 32, rate:
     measure_mean("mask.leaky_free", leaky_free.tolist(), unit="ratio")
     measure("mask.honest_free_worst", honest_free.min(), unit="ratio", spread=float(honest_free.std()))
     measure("mask.leaky_free_best", leaky_free.max(), unit="ratio", spread=float(leaky_free.std()))
-    measure("mask.leaky_copy_best", copy_free.max(), unit="ratio", spread=float(copy_free.std()))
+    measure_mean("mask.leaky_copy", copy_free.tolist(), unit="ratio")
 
     measure("mask.probe_passes_right", causal_leak(partial(_logits, honest.one(0), right_mask), _inputs(honest, x)).ok)
     measure("mask.probe_finds_leak", not causal_leak(partial(_logits, leaky.one(0), leaky_mask), _inputs(leaky, x)).ok)

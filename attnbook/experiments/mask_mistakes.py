@@ -46,7 +46,7 @@ def _minus_a_billion_in_half(scores: Tensor, keep: Tensor) -> None:
     measure("mask.half_fill_refused", refused)
     # A Python number is rounded once, after the product: −inf for the hidden, 0 for the visible.
     from_number = scores + (1 - keep.half()) * -1e9
-    measure("mask.half_number_is_inf", bool((from_number[~keep] == -torch.inf).all()))
+    measure("mask.half_number_is_inf", torch.equal(from_number, scores.masked_fill(~keep, -torch.inf)))
     # A tensor is rounded first, to −inf, and 0 · −inf is NaN: the visible ones are lost, the hidden ones are fine.
     from_tensor = scores + (1 - keep.half()) * torch.tensor(-1e9).half()
     measure("mask.half_tensor_nans", from_tensor.isnan().sum())
@@ -58,8 +58,10 @@ def _minus_a_billion_in_single(scores: Tensor, keep: Tensor) -> None:
     finite = torch.softmax(scores.masked_fill(~keep, -1e9), dim=-1)
     infinite = torch.softmax(scores.masked_fill(~keep, -torch.inf), dim=-1)
     measure("mask.billion_works_with_a_key", torch.equal(finite, infinite))
-    nothing = torch.softmax(scores - 1e9, dim=-1)  # every key hidden
-    measure("mask.billion_dead_row_is_uniform", torch.allclose(nothing, torch.tensor(1 / scores.shape[-1])))
+    every_key_hidden = (scores - 1e9, torch.full_like(scores, -1e9))  # added, and written over them
+    uniform = torch.tensor(1 / scores.shape[-1])
+    alike = [torch.allclose(torch.softmax(nothing, dim=-1), uniform) for nothing in every_key_hidden]
+    measure("mask.billion_dead_row_is_uniform", all(alike))
     measure("mask.billion_spacing", np.spacing(np.float32(1e9)))
 
 

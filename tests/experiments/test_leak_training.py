@@ -32,6 +32,11 @@ def test_writing_freely_turns_it_round(found):
     assert found["mask.leaky_free_best"] < 0.6
 
 
+def test_a_task_can_hide_the_leak(found):
+    """On a plain copy the leaking models write well all the same: the same digit stands six places back."""
+    assert found["mask.leaky_copy"] > found["mask.leaky_free_best"]
+
+
 def test_the_probe_tells_them_apart(found):
     """It passes the honest model and reports the leaking one."""
     assert found["mask.probe_passes_right"] is True
