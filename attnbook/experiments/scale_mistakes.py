@@ -27,8 +27,18 @@ def run(
     for name, used in {"right": q, "twice": q / math.sqrt(head_dim), "d_model": q / too_long}.items():
         top = weights(used, k, divided=True).amax(-1)
         measure_mean(f"scaling.max_weight_{name}", top.mean(-1))
+    _measure_sizes(generator, {"twice": math.sqrt(head_dim), "d_model": too_long}, head_dim)
     _measure_stretched(generator, head_dim)
     _measure_many_keys(generator, head_dim)
+
+
+def _measure_sizes(
+    generator: torch.Generator, too_small: dict[str, float], d: int, pairs: int = 1000, repeats: int = 20
+) -> None:
+    """The standard deviation of the scores that are divided by too much: what to look at before training."""
+    q, k = (torch.randn(repeats, pairs, 1, d, generator=generator) for _ in range(2))
+    for name, by in too_small.items():
+        measure_mean(f"scaling.score_sd_{name}", scores(q / by, k, scale=None).std(dim=1))
 
 
 def _measure_stretched(generator: torch.Generator, d: int, pairs: int = 1000, repeats: int = 20) -> None:

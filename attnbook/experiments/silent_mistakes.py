@@ -48,7 +48,7 @@ def _sideways(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor
 
 def _same_shape(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """With fewer keys than queries too?"""
-    return _sideways(q, k, v).shape == three_lines.attention(q, k, v).shape
+    return bool(_sideways(q, k, v).shape == three_lines.attention(q, k, v).shape)
 
 
 def _rows_sum_to_one(fn: Callable[..., Any]) -> bool:

@@ -12,6 +12,8 @@ def test_dividing_too_much_flattens_the_weights_and_nothing_complains():
     found = scale_mistakes.run()
     right, d_model, twice = (found[f"scaling.max_weight_{name}"] for name in ("right", "d_model", "twice"))
     assert right > 2 * d_model > 2 * twice > 2 / 16
+    assert found["scaling.score_sd_twice"] == pytest.approx(1 / 8, rel=0.03)
+    assert found["scaling.score_sd_d_model"] == pytest.approx(1 / math.sqrt(8), rel=0.03)
 
 
 def test_scores_of_longer_vectors_are_as_much_longer():
