@@ -30,6 +30,7 @@ def run() -> dict[str, object]:
     measure("softmax.exp_1000", torch.exp(torch.tensor(1000.0, dtype=torch.float64)))
     measure("softmax.largest_float16", torch.finfo(torch.float16).max)
     _measure_scores()
+    _measure_small_weights()
     return {"limit": limit}
 
 
@@ -49,3 +50,14 @@ def _measure_scores(d: int = 64, size: float = 40.0) -> None:
     measure("softmax.float16_score_is_inf", bool(plain.isinf().all()))
     measure("softmax.subtracting_does_not_save_inf", bool(softmax(plain).isnan().any()))
     measure("softmax.float32_scores_save_it", bool(attention(q, k, k).isfinite().all()))
+
+
+def _measure_small_weights(keys: int = 1000, gap: float = 20.0, value: float = 6e4) -> None:
+    """Weights too small for float16, many of them, on large values: gone if weights are float16, kept in float32."""
+    q = torch.ones(1, 1, 1, 1, dtype=torch.float16)
+    k, v = (torch.full((1, 1, keys + 1, 1), x, dtype=torch.float16) for x in (0.0, value))
+    k[:, :, 0], v[:, :, 0] = gap, 0.0
+    score = q @ k.mT
+    e = torch.exp(score - score.amax(-1, keepdim=True))
+    measure("softmax.half_weights_output", (e / e.sum(-1, keepdim=True) @ v).item())
+    measure("softmax.single_weights_output", attention(q, k, v, scale=1.0).item())

@@ -39,3 +39,10 @@ def test_an_infinite_score_is_beyond_saving_and_float32_scores_never_get_there(f
     assert found["softmax.float16_score_is_inf"] is True
     assert found["softmax.subtracting_does_not_save_inf"] is True
     assert found["softmax.float32_scores_save_it"] is True
+
+
+def test_many_small_weights_add_up_unless_they_are_float16(found):
+    """1000 weights of e⁻²⁰ on values of 6e4 make 0.12; e⁻²⁰ is 0 in float16."""
+    assert found["softmax.half_weights_output"] == 0
+    expected = 1000 * 6e4 * math.exp(-20) / (1 + 1000 * math.exp(-20))
+    assert found["softmax.single_weights_output"] == pytest.approx(expected, rel=1e-3)
