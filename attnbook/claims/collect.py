@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from attnbook.claims.sources import LITERAL, line_of, read_source, roles_in
 
 CELL_ANCHOR = "code-cell-{}"
 """The id given to a page's code cells, counted from 1, so that a claim can link to the cell that measured it."""
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_WORDS_IN_MATHS = re.compile(r"\\(?:text|mbox)\s?\{([^{}]*)\}")
 
 
 class Collector:
@@ -50,6 +54,7 @@ class Collector:
                 self._printed(printed)
         for block in blocks(self.document):
             language = self._language(block.node)
+            self._hidden_order(block)
             self._neighbours(block, language)
             if self.env.config.claims_check_numerals:
                 self._numerals(block, language)
@@ -111,10 +116,22 @@ class Collector:
             if node["role"] != "claim" or node["malformed"]:
                 continue
             text = page_text(node)
-            words = outside(text, block.text[:start], block.text[start + 1 :], language)
+            before, after = block.beside(start)
+            words = outside(text, before, after, language)
             if words:
                 message = f"claim {node['ident']} says {text} but {words!r} beside it belongs inside the role"
                 self._problem(node, "unit outside", message, [], line=node.line or 1)
+        for (start, node), (next_start, following) in itertools.pairwise(block.claims):
+            if next_start == start + 1 and node["role"] == following["role"] == "claim":
+                both = f"claims {node['ident']} and {following['ident']}"
+                message = f"{both} touch, and read {page_text(node)}{page_text(following)}: write words between them"
+                self._problem(node, "unit outside", message, [], line=node.line or 1)
+
+    def _hidden_order(self, block: Block) -> None:
+        """A page that shows its characters in another order than it holds them shows other numbers."""
+        if control := _DIRECTION.search(block.text):
+            message = f"the invisible U+{ord(control[0]):04X} turns the order of what is read around: take it out"
+            self._problem(block.node, "hidden", message, [control[0]])
 
     def _numerals(self, block: Block, language: str) -> None:
         if LITERAL.search(block.text):
@@ -123,8 +140,9 @@ class Collector:
             snippets = [block.around(numeral.start, numeral.end), numeral.text]
             message = f"nobody owns the number {numeral.text}: write it as a claim, or a small count in words"
             self._problem(block.node, "unowned", message, snippets)
-        for code in block.code:
-            if unowned.states_result(code, language):
+        for _, code in block.code:
+            words = " ".join(_WORDS_IN_MATHS.findall(code))
+            if unowned.states_result(code, language) or unowned.find(words, language):
                 short = " ".join(code.split())
                 message = f"code or formula {short!r} states a result that nobody owns: write the number as a claim"
                 self._problem(block.node, "unowned", message, [code.split("\n")[0]])

@@ -6,11 +6,13 @@ written text makes another readable number of it belongs to it. So the list of u
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from attnbook.claims.numerals import Reading, Unreadable, read
 
 _WIDTH = 14
+_POWER = re.compile(r"\^[-+]?[0-9]+|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _PARTICLES = (
     "은", "는", "이", "가", "을", "를", "의", "에", "로", "으로", "와", "과", "도", "만", "까지", "부터", "보다", "입",
     "인", "라", "씩", "쯤", "정", "다", "면", "나", "더", "였", "가량",
@@ -27,6 +29,8 @@ def outside(text: str, before: str, after: str, language: str) -> str:
     alone = _read(text, language)
     if alone is None:
         return ""
+    if power := _POWER.match(after):
+        return power[0]
     for length in range(min(_WIDTH, len(after)), 0, -1):
         piece = after[:length]
         if piece == piece.rstrip() and not _goes_on(piece, after[length:]) and _changes(alone, text + piece, language):

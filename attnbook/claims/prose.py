@@ -15,12 +15,15 @@ from docutils import nodes
 from sphinx import addnodes
 
 from attnbook.claims.nodes import claim_node
+from attnbook.claims.stated import without_latex
 
 PLACEHOLDER = "\ufffc"
 """The object replacement character: neither letter nor digit, so it touches nothing."""
 _BLOCKS = (
     nodes.paragraph, nodes.caption, nodes.title, nodes.term, nodes.classifier, nodes.attribution, nodes.line,
 )  # fmt: skip
+_NAME = re.compile(r"[^\W0-9_]")
+_LAST_SIGNS = re.compile(r"[^\w()\[\]{}|]+$")
 _SECTION_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)*\.?")
 
 
@@ -31,8 +34,24 @@ class Block:
     node: nodes.Element
     text: str
     claims: tuple[tuple[int, claim_node], ...] = ()
-    code: tuple[str, ...] = ()
-    """Inline code and formulas, as written."""
+    code: tuple[tuple[int, str], ...] = ()
+    """Inline code and formulas, as written, and where they are in the text."""
+
+    def beside(self, start: int) -> tuple[str, str]:
+        """The text before and after the claim at a place, with the signs of a formula next to it, such as `× 10^6`.
+
+        A formula behind it that has a name in it is another quantity; so is what comes before the last name of one
+        in front of it.
+        """
+        before, after = self.text[:start], self.text[start + 1 :]
+        for position, code in self.code:
+            plain = without_latex(code).strip()
+            if position < start and not self.text[position + 1 : start].strip():
+                signs = _LAST_SIGNS.search(plain)
+                before = self.text[:position] + (signs[0] if signs else "") + self.text[position + 1 : start]
+            elif position > start and not self.text[start + 1 : position].strip() and not _NAME.search(plain):
+                after = self.text[start + 1 : position] + plain + self.text[position + 1 :]
+        return before, after
 
     def around(self, start: int, end: int, width: int = 8) -> str:
         """The text near a place, up to the next placeholder: enough to find it again in the source."""
@@ -42,12 +61,15 @@ class Block:
 
 
 def blocks(document: nodes.document) -> Iterator[Block]:
-    """Every block of prose of a page; headings, code cells with their outputs, and front matter are none."""
+    """Every block of prose of a page; headings, code cells with their outputs, and front matter are none.
+
+    The caption that a cell's options give its output was written by a person, so it is one.
+    """
     for node in document.findall(nodes.Element):
         if not _is_prose(node):
             continue
         if isinstance(node, nodes.math_block):
-            yield Block(node, "", code=(node.astext(),))
+            yield Block(node, "", code=((0, node.astext()),))
         elif isinstance(node, nodes.raw):
             yield Block(node, _text_of_html(node.astext()))
         else:
@@ -70,7 +92,10 @@ def _is_prose(node: nodes.Node) -> bool:
             return False
     elif not isinstance(node, (*_BLOCKS, nodes.math_block)):
         return False
-    return not any(map(_is_no_prose, _ancestors(node)))
+    around = _ancestors(node)
+    if isinstance(node, nodes.caption):
+        around = (parent for parent in around if "nb_element" not in parent)
+    return not any(map(_is_no_prose, around))
 
 
 def _is_no_prose(node: nodes.Element) -> bool:
@@ -95,7 +120,7 @@ class _Flat:
 
     text: str = ""
     claims: list[tuple[int, claim_node]] = field(default_factory=list)
-    code: list[str] = field(default_factory=list)
+    code: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.Text):
@@ -104,10 +129,11 @@ class _Flat:
             self.claims.append((len(self.text), node))
             self.text += PLACEHOLDER
         elif isinstance(node, nodes.literal | nodes.math):
-            self.code.append(node.astext())
+            self.code.append((len(self.text), node.astext()))
             self.text += PLACEHOLDER
         elif isinstance(node, nodes.raw):
-            pass  # a tag such as <b>; the text between tags is text
+            # A tag such as <b>, and the text between tags is text; but a role can hold both.
+            self.text += _text_of_html(node.astext(), gap="") if "html" in node.get("format", "").split() else ""
         elif _is_label(node) or not isinstance(node, nodes.Element):
             self.text += PLACEHOLDER
         else:
@@ -135,26 +161,28 @@ def _is_label(node: nodes.Node) -> bool:
 class _Words(HTMLParser):
     """The text of HTML that a reader reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, gap: str) -> None:
         super().__init__()
+        self.gap = gap
         self.words: list[str] = []
         self._hidden = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._hidden += tag in ("script", "style", "svg", "math")
-        self.words.append(" ")
+        self.words.append(self.gap)
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden -= tag in ("script", "style", "svg", "math") and self._hidden > 0
-        self.words.append(" ")
+        self.words.append(self.gap)
 
     def handle_data(self, data: str) -> None:
         if not self._hidden:
             self.words.append(data)
 
 
-def _text_of_html(html: str) -> str:
-    parser = _Words()
+def _text_of_html(html: str, gap: str = " ") -> str:
+    """The words of HTML; `gap` stands for a tag, which parts words if it is a block's."""
+    parser = _Words(gap)
     parser.feed(html)
     parser.close()
     return "".join(parser.words)

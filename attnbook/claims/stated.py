@@ -54,10 +54,15 @@ _LOOSE_NUMBER = re.compile(
 
 def states_result(code: str, language: str = "en") -> bool:
     """Does a piece of inline code or a formula (LaTeX) state a result, in the sense of this module's rule?"""
+    return any(_states(part) for part in _split(without_latex(code), ",;\n#"))
+
+
+def without_latex(code: str) -> str:
+    """Code or a formula with the characters that LaTeX's commands stand for: × for times, % for an escaped %."""
     plain = fold(code).strip().strip("`")
     for pattern, replacement in _LATEX:
         plain = pattern.sub(replacement, plain)
-    return any(_states(part) for part in _split(plain, ",;\n#"))
+    return plain
 
 
 def _states(statement: str) -> bool:

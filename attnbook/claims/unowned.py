@@ -20,6 +20,8 @@ from attnbook.claims.stated import states_result
 __all__ = ["Numeral", "find", "states_result"]
 
 _NUMERAL = re.compile(r"(?<![0-9])[0-9]+(?:[.,][0-9]+)*(?:[eE][-+]?[0-9]+(?![0-9]))?")
+_RAISED = re.compile(r"(?<![A-Za-zÀ-ɏͰ-Ͽ0-9)\]⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺₀-₉\ufffc])[⁻⁺]?(?:[⁰¹²³⁴⁵⁶⁷⁸⁹]+|[₀-₉]+)")
+"""Raised or lowered digits that are raised over nothing."""
 _SIGN = re.compile(r"(?:^|(?<=[^A-Za-z0-9_)\]]))[-+±]$")
 _SPELLED = {
     "ja": re.compile(
@@ -83,6 +85,7 @@ def _numerals(plain: str) -> Iterator[tuple[int, int]]:
     for match in _NUMERAL.finditer(plain):
         start = match.start()
         yield (start - 1 if start and _SIGN.search(plain[max(0, start - 2) : start]) else start), match.end()
+    yield from (match.span() for match in _RAISED.finditer(plain))
     for position, character in enumerate(plain):
         if character in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒":
             yield position, position + 1

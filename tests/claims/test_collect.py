@@ -29,6 +29,23 @@ UNOWNED = {
     "quote": ("> one 37\n", 8, "37"),
     "HTML block": ("<div>\none 37\n</div>\n", 9, "37"),
     "between HTML tags": ("One <b>37</b>\n", 8, "37"),
+    "raw HTML role": (
+        "```{eval-rst}\n.. role:: raw-html(raw)\n   :format: html\n\nOne :raw-html:`<i>37</i>`\n```\n",
+        12,
+        "37",
+    ),
+    "number split by HTML tags": ("One 3<b>7</b> two\n", 8, "37"),
+    "raised over nothing": ("One\ntwo ³⁷ three\n", 9, "³⁷"),
+    "words in maths": ("One $\\text{two 37}$\n", 8, "37"),
+    "entity": ("&#51;&#55; two\n", 8, "37"),
+    "zero-width space after a letter": ("One\nx\u200b37 two\n", 9, "37"),
+    "figure legend": ("```{figure} a.svg\n:alt: x\n\none\n\ntwo 37\n```\n", 13, "37"),
+    "table of values": ("```{csv-table}\n:header: a, b\n\nx, 37\n```\n", 11, "37"),
+    "raw block": ("```{raw} html\n<p>one 37</p>\n```\n", 9, "37"),
+    "attribution": ("> one\n>\n> -- two 37\n", 10, "37"),
+    "text of a reference": ("(here)=\n## Here\n\nOne {ref}`two 37 <here>`\n", 11, "37"),
+    "substitution": ("One {{ size }}\n", 8, "37"),
+    "in one output only": ("```{only} html\none 37\n```\n", 9, "37"),
     "result in inline code": ("One `0.9823` two\n", 8, "0.9823"),
     "result in maths": ("One $x \\approx 8886110$ two\n", 8, "8886110"),
     "result in display maths": ("One\n\n$$\nx \\approx 8886110\n$$\n", 11, "8886110"),
@@ -39,7 +56,7 @@ UNOWNED = {
 def test_an_unowned_number_is_refused_with_its_line(tmp_path, place):
     """A numeral in prose that is no claim fails, at its own line."""
     text, line, number = UNOWNED[place]
-    project = Project(tmp_path)
+    project = Project(tmp_path, 'myst_substitutions = {"size": "37"}')
     project.write("a.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
     project.write("index.md", HEAD + text)
     built = project.build()
@@ -105,6 +122,15 @@ def test_numerals_need_not_be_checked(tmp_path):
         ("ko", "{claim}`3 <a.x>`배로", "배"),
         ("en", "{claim}`3 <a.x>`% of", "%"),
         ("en", "{claim}`3 <a.x>` times", "times"),
+        ("ja", "{claim}`3 <a.x>`$\\times 10^{6}$です", "× 10^6"),
+        ("ja", "{claim}`3 <a.x>` $\\%$です", "%"),
+        ("ja", "{claim}`3 <a.x>`$^2$です", "^2"),
+        ("ja", "{claim}`3 <a.x>`²です", "²"),
+        ("ja", "$x <$ {claim}`3 <a.x>`です", "<"),
+        ("ja", "$-${claim}`3 <a.x>`です", "-"),
+        ("ja", "$x =$ {claim}`3 <a.x>`です", ""),
+        ("ja", "{claim}`3 <a.x>` $B$ 個", ""),
+        ("ja", "$x - y$ {claim}`3 <a.x>`個", ""),
         ("en", "about {claim}`3 <a.x>` lines", "about"),
         ("ja", "{claim}`3 <a.x>`です", ""),
         ("ja", "{claim}`3 <a.x>`行です", ""),
@@ -118,3 +144,25 @@ def test_a_unit_right_beside_a_role_is_refused(tmp_path, language, text, words):
     assert built.kinds == (["unit outside"] if words else [])
     if words:
         assert built.failures == [f"book/index.md:6: claim a.x says 3 but {words!r} beside it belongs inside the role"]
+
+
+@pytest.mark.parametrize(("between", "kinds"), [("", ["unit outside"]), (" and ", []), ("、", [])])
+def test_two_claims_that_touch_read_as_one_number(tmp_path, between, kinds):
+    """`0.87` and `5` side by side say 0.875, which neither of them says."""
+    page = HEAD + "```{measured} a.x 5\n```\n\nOne\n{claim}`0.87 <a.prob>`" + between + "{claim}`5 <a.x>` two\n"
+    built = build_page(tmp_path, page)
+    assert built.kinds == kinds
+    if kinds:
+        assert built.failures == [
+            "book/index.md:12: claims a.prob and a.x touch, and read 0.875: write words between them"
+        ]
+
+
+@pytest.mark.parametrize("control", ["\u202e", "\u202d", "\u2067"])
+def test_characters_that_turn_the_order_of_digits_are_refused(tmp_path, control):
+    """`0.87` between them is shown as `78.0`, and read by the judge as it is written."""
+    built = build_page(tmp_path, HEAD + f"One\n{control}{{claim}}`0.87 <a.prob>`\u202c two\n")
+    assert built.kinds == ["hidden"]
+    assert built.failures == [
+        f"book/index.md:9: the invisible U+{ord(control):04X} turns the order of what is read around: take it out"
+    ]

@@ -170,6 +170,43 @@ def test_a_statement_needs_a_boolean_that_is_true(tmp_path, value, kinds):
     assert built.code == bool(kinds)
 
 
+@pytest.mark.parametrize("silenced", ["claims", "claims.*", "claims.failed"])
+def test_no_setting_keeps_the_reasons_from_a_red_build(tmp_path, silenced):
+    """suppress_warnings takes neither the failure nor the list of failures away."""
+    built = build_page(tmp_path, CHECKED.replace("`0.87", "`0.95"), f"suppress_warnings = ['{silenced}']")
+    assert built.code == 1
+    assert len(built.failures) == 1
+
+
+@pytest.mark.parametrize("builder", ["html", "text", "gettext", "linkcheck", "latex"])
+def test_every_builder_is_red(tmp_path, builder):
+    """Whatever is made of the pages, twice."""
+    project = Project(tmp_path)
+    project.write("index.md", CHECKED.replace("`0.87", "`0.95"))
+    assert [project.build(builder=builder).code for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("spread", ["1e308", "1e3"])
+def test_an_endless_tolerance_is_fragile(tmp_path, spread):
+    """A standard deviation that would bear out any number bears out none."""
+    built = build_page(tmp_path, CHECKED.replace("spread=0.001", f"spread={spread}"))
+    assert built.kinds == ["fragile"]
+
+
+def test_a_page_outside_every_contents_is_judged(tmp_path):
+    """An orphan page is on the site, too."""
+    project = Project(tmp_path)
+    project.write("index.md", CHECKED)
+    project.write("lost.md", "---\norphan: true\n---\n# B\n\nOne {claim}`0.5 <a.prob>` and 37\n")
+    assert sorted(project.build().kinds) == ["drift", "unowned"]
+
+
+@pytest.mark.parametrize("role", ["Claim", "CLAIM"])
+def test_a_role_in_other_letters_is_a_role(tmp_path, role):
+    """Sphinx finds a role whatever the case of its name; it is judged all the same."""
+    assert build_page(tmp_path, CHECKED + f"\nOne {{{role}}}`0.5 <a.prob>`\n").kinds == ["drift"]
+
+
 def test_no_claims_at_all(tmp_path):
     """A project without a single claim is not checked, and fails."""
     built = build_page(tmp_path, "# Page\n\nText.\n")

@@ -141,6 +141,18 @@ def test_numbers_in_code_cells_and_outputs_are_not_prose(tmp_path):
     assert built.code == 0, built.errors
 
 
+def test_the_caption_in_a_cell_s_options_is_prose(tmp_path):
+    """A person wrote it, under the output: a number in it needs an owner, and a claim in it is judged."""
+    project = Project(tmp_path, CONF, NOTEBOOK)
+    cell = code("show()", {"output_type": "display_data", "metadata": {}, "data": {"text/plain": "drawn 37"}})
+    cell["metadata"]["mystnb"] = {"figure": {"caption": "One 38 and {claim}`0.5 <a.x>`"}}
+    page = notebook(text("# Page\n\n{claim}`0.87 <a.x>`\n"), code("run()", output("a.x", 0.87)), cell)
+    project.write("index.ipynb", page)
+    built = project.build()
+    assert sorted(built.kinds) == ["drift", "unowned"]
+    assert "nobody owns the number 38" in built.errors
+
+
 def test_an_unreadable_measurement_is_one_clear_failure(tmp_path):
     """An output with our MIME type that is no measurement fails where its cell stands, without a crash."""
     project = Project(tmp_path, CONF, NOTEBOOK)
