@@ -127,7 +127,9 @@ def _fill(app: Sphinx, docname: str, content: list[str]) -> None:
         _Page.notebook = _with_outputs(chapter, result)
         formats[".md"] = (f"{__name__}.filled", {}, False)
     settings: Any = app.env
-    settings.mystnb_config = settings.mystnb_config.copy(custom_formats=formats)
+    # MyST-NB's own place for notebooks and images is beside the output folder, among what a host is given.
+    notebooks = str(app.doctreedir / "notebooks")
+    settings.mystnb_config = settings.mystnb_config.copy(custom_formats=formats, output_folder=notebooks)
 
 
 def _with_outputs(chapter: Chapter, result: Result) -> NotebookNode:

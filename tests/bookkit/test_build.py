@@ -63,6 +63,12 @@ def test_pages_show_the_results_and_plain_pages_stay_plain(built):
     assert not list((built / "book/_build").rglob("plain.ipynb"))
 
 
+def test_the_output_folder_holds_what_a_host_is_given_and_nothing_else(built):
+    """What MyST-NB keeps for itself does not lie among the pages."""
+    assert [path.name for path in (built / "book/_build/html").iterdir()] == ["ja"]
+    assert not list((built / "book/_build/html").rglob("*.ipynb"))
+
+
 def test_nothing_changed_executes_and_reads_nothing(built):
     """Though pages were read side by side, and what each showed came from another process."""
     status, out, _ = run("build", "book", "--verbose", "--language", "en", "--builder", "dummy", tree=built)
