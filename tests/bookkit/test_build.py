@@ -146,13 +146,13 @@ def test_a_failing_chapter_is_1_on_every_run_and_stops_before_sphinx(tree):
 def test_a_build_of_pages_that_was_stopped_is_not_taken_for_finished(tree):
     """The next one reads and writes all of them anew; a finished one lifts the mark.
 
-    The notebook for download holds the outputs, and comes out the same.
+    The notebook that is kept for download holds the outputs, and comes out the same.
     """
     marker = tree / "book/_build/doctrees/ja/unfinished-html"
     assert not marker.exists()
     marker.touch()
     (tree / "book/_build/html/ja/01-first.html").write_text("<html>half")
-    notebook = tree / "book/_build/html/jupyter_execute/01-first.ipynb"
+    notebook = tree / "book/_build/doctrees/ja/notebooks/01-first.ipynb"
     before = notebook.read_text()
     notebook.write_text("half")
     assert run("build", "book", tree=tree)[0] == 0
