@@ -21,6 +21,7 @@ _PARTS = (
     "theme_words",
     "lints",
     "built_lints",
+    "unchecked",
 )
 
 
