@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _PARTS = (
     "reader",
     "finished",
+    "leftover",
     "maths",
     "plots",
     "emphasis",
