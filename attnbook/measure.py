@@ -11,7 +11,6 @@ import ast
 import contextvars
 import functools
 import inspect
-import linecache
 import math
 import statistics
 import sys
@@ -19,8 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import FrameType
 from typing import Any, Literal, ParamSpec, get_args
+
+from attnbook.typed import argument, is_typed
 
 MEASUREMENT = "application/vnd.attnbook.measurement+json"
 EXPERIMENT = "application/vnd.attnbook.experiment+json"
@@ -148,7 +148,8 @@ def measure(
 
     `value` is a boolean, integer, real or Fraction, or a NumPy or torch scalar. `quote=False` says that no sentence
     needs to quote it; by default every measurement but a *parameter* must be quoted. A literal handed in is a
-    *parameter*, whatever `kind` says: typing a number is not measuring it.
+    *parameter*, whatever `kind` says, also by a name that holds nothing else, and so is a setting of the experiment:
+    typing a number is not measuring it.
 
     Raises ValueError for an id that is not dotted words, an unknown kind, a spread that is negative or not finite, a
     *cited* or *recorded* value without a source, a *derived* one without what it was derived from; TypeError for a
@@ -165,13 +166,15 @@ def measure(
     parents = tuple(parent if isinstance(parent, str) else parent.id for parent in derived_from)
     if parents and kind == "measured":
         kind = "derived"
-    if kind in ("measured", "derived") and not parents and _value_is_literal(sys._getframe(1)):
-        kind = "parameter"
+    running = _running.get()
+    if kind in ("measured", "derived") and not parents:
+        written = argument(sys._getframe(1), "value", 1)
+        if written is not None and (is_typed(*written) or _is_setting(written[0], running, value)):
+            kind = "parameter"
     if kind in ("cited", "recorded") and not source:
         raise ValueError(f"measurement {id}: a {kind} value needs its source")
     if kind == "derived" and not parents:
         raise ValueError(f"measurement {id}: a derived value needs derived_from, the measurements it comes from")
-    running = _running.get()
     made = Measurement(
         id, plain_value(value), unit, kind, spread,
         quote=(kind != "parameter") if quote is None else quote,
@@ -257,46 +260,8 @@ def _publish(mime: str, payload: Mapping[str, Any]) -> None:
         shell.display_pub.publish(data={mime: payload}, metadata={})
 
 
-def _value_is_literal(frame: FrameType) -> bool:
-    """Was the value handed to the `measure` call in this frame typed rather than computed?
-
-    Read from the caller's source at the exact position of the call; where there is no source the answer is no.
-    """
-    call = _call_at(frame)
-    if call is None:
-        return False
-    value = next((k.value for k in call.keywords if k.arg == "value"), call.args[1] if len(call.args) > 1 else None)
-    return value is not None and _is_literal(value)
-
-
-def _call_at(frame: FrameType) -> ast.Call | None:
-    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    line, end_line, column, end_column = positions
-    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-    if line is None or end_line is None or column is None or end_column is None or end_line > len(lines):
-        return None
-    # Columns count UTF-8 bytes, so cut bytes.
-    rows = [row.encode() for row in lines[line - 1 : end_line]]
-    rows[-1] = rows[-1][:end_column]
-    rows[0] = rows[0][column:]
-    try:
-        expression = ast.parse(b"".join(rows).decode(), mode="eval").body
-    except (SyntaxError, UnicodeDecodeError):
-        return None
-    return expression if isinstance(expression, ast.Call) else None
-
-
-def _is_literal(node: ast.expr) -> bool:
-    """Only constants and arithmetic on them, also inside `int(…)`, `float(…)`, `bool(…)`, `Fraction(…)`."""
-    match node:
-        case ast.Constant():
-            return True
-        case ast.UnaryOp():
-            return _is_literal(node.operand)
-        case ast.BinOp():
-            return _is_literal(node.left) and _is_literal(node.right)
-        case ast.Compare():
-            return _is_literal(node.left) and all(map(_is_literal, node.comparators))
-        case ast.Call(func=ast.Name(id="int" | "float" | "bool" | "Fraction")):
-            return all(map(_is_literal, node.args)) and not node.keywords
-    return False
+def _is_setting(expression: ast.expr, running: _Running | None, value: object) -> bool:
+    """Is it an argument of the running experiment, as the experiment was called?"""
+    return (
+        running is not None and isinstance(expression, ast.Name) and running.settings.get(expression.id) == repr(value)
+    )

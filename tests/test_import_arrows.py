@@ -16,7 +16,8 @@ ARROWS: dict[str, set[str]] = {
     "": {"measure", "reference", "probes", "experiments", "api", "cli"},
     "errors": set(),
     "shapes": {"errors"},
-    "measure": set(),
+    "typed": set(),
+    "measure": {"typed"},
     "records": {"measure"},
     "reference": BASE,
     "tiled": BASE,
@@ -38,6 +39,7 @@ ARROWS: dict[str, set[str]] = {
 FORBIDDEN: dict[str, set[str]] = {
     "": {"torch", "numpy", "triton", "matplotlib", "sphinx", "docutils"},
     "errors": {"torch", "numpy", "triton"},
+    "typed": {"torch", "numpy", "triton", "IPython", "sphinx"},
     "measure": {"torch", "numpy", "triton", "IPython", "sphinx"},
     "records": {"torch", "numpy", "triton", "sphinx"},
     "costs": {"torch", "triton"},

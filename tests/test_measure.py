@@ -11,7 +11,8 @@ import torch
 
 from attnbook.measure import Findings, Measurement, experiment, measure, measure_mean
 
-seven = 7
+seven = len("seven..")
+TYPED = 4
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,46 @@ def test_a_typed_number_is_a_parameter():
     assert made.kind == "parameter"
 
 
+def test_a_typed_number_stays_one_under_a_name_or_converted():
+    """A constant of the module, a variable given once, a scalar of a library: nobody measured it."""
+    typed_here = 8886110.5
+    assert measure("a.b", typed_here).kind == "parameter"
+    assert measure("a.b", TYPED + 1).kind == "parameter"
+    assert measure("a.b", np.float64(0.87)).kind == "parameter"
+    assert measure("a.b", torch.tensor(0.87, dtype=torch.float64)).kind == "parameter"
+    assert measure("a.b", round(0.8712, 2)).kind == "parameter"
+
+
+def test_a_setting_of_an_experiment_is_a_parameter():
+    """As it was called; what was made of it is measured."""
+
+    @experiment
+    def run(size=3):
+        measure("a.setting", size)
+        measure("a.made", size * seven)
+
+    assert [made.kind for made in run(size=5)] == ["parameter", "measured"]
+
+
+def test_what_was_chosen_or_counted_is_measured():
+    """A variable given in two places, counted up, or unpacked says what happened."""
+    refused = False
+    try:
+        int("x")
+    except ValueError:
+        refused = True
+    assert measure("a.b", refused).kind == "measured"
+    count = 0
+    count += 1
+    assert measure("a.b", count).kind == "measured"
+    for turn in (1, 2):
+        assert measure("a.b", turn).kind == "measured"
+    assert measure("a.b", max(1, 2)).kind == "measured"
+    assert measure("a.b", math.pi).kind == "measured"
+
+
 def test_a_computed_number_is_measured():
-    """A name, a call, an expression with either: it was computed."""
+    """A name for what was computed, a call, an expression with either."""
     assert measure("a.b", seven).kind == "measured"
     assert measure("a.b", math.sqrt(4)).kind == "measured"
     assert measure("あ.い", seven + 1).kind == "measured"  # columns count bytes
