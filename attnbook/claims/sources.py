@@ -17,7 +17,9 @@ from attnbook.claims.roles import ROLES
 
 _NAMES = "|".join(ROLES)
 _ROLE = re.compile(
-    rf"(?<!`)\{{(?P<myst>{_NAMES})\}}(?P<ticks>`+)(?P<content>(?:(?!\n[ \t]*\n).)*?)(?P=ticks)(?!`)"
+    # A backtick before it opens code, in which the role is an example, unless it ends another role.
+    rf"(?:(?<!`)|(?<=[>A-Za-z0-9]`))\{{(?P<myst>{_NAMES})\}}"
+    rf"(?P<ticks>`+)(?P<content>(?:(?!\n[ \t]*\n).)*?)(?P=ticks)(?!`)"
     rf"|:(?P<rst>{_NAMES}):`(?P<rst_content>(?:(?!\n[ \t]*\n)[^`])*)`",
     re.DOTALL,
 )

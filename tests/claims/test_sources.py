@@ -13,6 +13,12 @@ def test_roles_in_markdown_and_restructuredtext():
     ]  # fmt: skip
 
 
+def test_a_role_right_behind_another():
+    """Japanese leaves no space between them."""
+    text = "{holds}`そうです <x>`{claim}`3倍 <y>`と{cite:t}`vaswani2017`{claim}`約8 <z>`と`{claim}`3 <w>``\n"
+    assert [role.raw for role in roles_in(text)] == ["そうです <x>", "3倍 <y>", "約8 <z>"]
+
+
 def test_places_where_roles_vanish():
     """Front matter and the alt text of a Markdown image, but not the text of a link."""
     text = (
