@@ -37,6 +37,8 @@ def run() -> dict[str, Any]:
     measure("oneline.hand_weight_sum", weight.sum())
     measure("oneline.hand_weight_ratio", weight[0] / weight[1], unit="ratio")
     measure("oneline.hand_out", three_lines.attention(q, k, v)[0, 0])
+    in_numpy = three_lines.attention(*(x.numpy() for x in (q, k, v)))
+    measure("oneline.numpy_too", abs(float(in_numpy[0, 0]) - float(three_lines.attention(q, k, v)[0, 0])) < 1e-12)
     measure("oneline.hand_mean", v.mean())
 
     measure("oneline.hand_doubled_first", _weights(2 * q, k)[0])

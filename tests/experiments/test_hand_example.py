@@ -17,6 +17,7 @@ def test_every_step_by_hand():
     assert found["oneline.hand_weight_first"] == pytest.approx(math.e**2 / total, rel=1e-12)
     assert found["oneline.hand_weight_third"] == pytest.approx(1 / total, rel=1e-12)
     assert found["oneline.hand_out"] == pytest.approx((10 * math.e**2 + 20 * math.e + 30) / total, rel=1e-12)
+    assert found["oneline.numpy_too"] is True
     assert found["oneline.hand_shift"] == pytest.approx(100, rel=1e-12)
     assert found["oneline.hand_shift_wrong_axis"] == pytest.approx(300, rel=1e-12)
 
