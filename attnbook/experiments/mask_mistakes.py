@@ -94,6 +94,7 @@ def _polarity(q: Tensor, k: Tensor, keep: Tensor) -> None:
     measure_worst("mask.sdpa_error", error)
     flipped = F.scaled_dot_product_attention(q, k, v, attn_mask=~keep)
     measure("mask.sdpa_flipped_past", (flipped * keep)[..., :-1, :].sum())
+    measure("mask.probe_finds_flipped", _leaks(~keep, q[:3, 0]))
 
     layer = _plain_multihead(q.shape[-1])
     x = q[:, 0]  # (b, t, d)
@@ -124,11 +125,14 @@ def _off_by_one(q: Tensor, k: Tensor, keep: Tensor) -> None:
     measure("mask.strict_pairs", strict.sum())
     measure("mask.leaky_pairs", leaky.sum())
     measure("mask.strict_first_row", weights(q, k, mask=strict)[..., 0, :].abs().max())
+    found = [_leaks(mask, q[:3, 0]) for mask in (strict, keep, leaky)]
+    measure("mask.probe_reports_leaky_only", found == [False, False, True])
 
-    def leaks(mask: Tensor) -> bool:
-        def see(x: Tensor) -> Tensor:  # (b, t, d), attending to itself
-            return attend(x[:, None], x[:, None], x[:, None], mask=mask)[:, 0]
 
-        return not causal_leak(see, q[:3, 0]).ok
+def _leaks(mask: Tensor, x: Tensor) -> bool:
+    """Does the probe report a leak when x (b, t, d) attends to itself under this mask?"""
 
-    measure("mask.probe_reports_leaky_only", [leaks(mask) for mask in (strict, keep, leaky)] == [False, False, True])
+    def see(x: Tensor) -> Tensor:
+        return attend(x[:, None], x[:, None], x[:, None], mask=mask)[:, 0]
+
+    return not causal_leak(see, x).ok

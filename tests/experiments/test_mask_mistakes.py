@@ -38,6 +38,7 @@ def test_true_means_keep_in_one_function_of_torch_and_drop_in_another(found):
     assert found["mask.sdpa_error"] < 1e-6
     assert found["mask.multihead_error"] < 1e-6
     assert found["mask.sdpa_flipped_past"] == 0
+    assert found["mask.probe_finds_flipped"] is True
     assert found["mask.multihead_flipped_past"] == 0
     assert found["mask.multihead_last_row_nan"] is True
     assert found["mask.multihead_last_row_quick"] == 0
