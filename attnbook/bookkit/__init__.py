@@ -18,6 +18,7 @@ _PARTS = (
     "plots",
     "emphasis",
     "folded",
+    "search",
     "site",
     "theme_words",
     "lints",
