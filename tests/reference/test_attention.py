@@ -46,7 +46,7 @@ def test_right_in_every_dtype(make, normal, is_causal, t_q, t_kv):
             assert_right(like(q, wrong), exact, baseline)
 
 
-@pytest.mark.parametrize("size", [(97, 111, 40), (111, 97, 59), (23, 113, 111)])
+@pytest.mark.parametrize("size", [(97, 111, 40), (111, 97, 59), (203, 113, 80), (23, 113, 111)])
 def test_awkward_sizes(normal, size):
     """Lengths and head dims that are no multiple of anything."""
     t_q, t_kv, d = size
@@ -274,6 +274,23 @@ def test_views_equal_copies(normal, library):
     copies = [x.copy() if library == "numpy" else x.contiguous() for x in (q, k, v)]
     got, expected = attention(q, k, v, is_causal=True), attention(*copies, is_causal=True)
     np.testing.assert_allclose(as_float64(got), as_float64(expected), rtol=1e-13)
+
+
+def test_gradients_through_views_equal_those_through_copies(normal):
+    """Transposed and sliced inputs, and one that is expanded (stride 0) over batch and heads."""
+    base = torch.from_numpy(normal((2, 7, 2, 11))).requires_grad_()
+    one = torch.from_numpy(normal((1, 7, 1, 5)))[0].requires_grad_()  # (t, 1, d)
+
+    def gradients(copy):
+        q, k = base.transpose(1, 2)[..., :3], base.transpose(1, 2)[..., 4::3]
+        v = one.transpose(0, 1).expand(2, 2, 7, 5)
+        q, k, v = (x.contiguous() if copy else x for x in (q, k, v))
+        weight = torch.arange(2 * 2 * 7 * 5, dtype=torch.float64).reshape(2, 2, 7, 5)
+        return torch.autograd.grad((attention(q, k, v, is_causal=True) * weight).sum(), (base, one))
+
+    for got, expected in zip(gradients(False), gradients(True), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+        assert (got != 0).any()
 
 
 @pytest.mark.parametrize(

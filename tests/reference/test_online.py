@@ -121,6 +121,28 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda s, v: online_average(s, v, block=2), (score, v))
 
 
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_gradients_of_rows_and_halves_that_hold_nothing(block):
+    """A row of −inf in any number of blocks, and two results with lse −inf merged: finite, and 0 from the nothing."""
+    score = torch.tensor([[0.0, 1.0, 2.0], [-torch.inf] * 3], requires_grad=True)
+    v = torch.tensor([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]], requires_grad=True)
+    out, lse = online_average(score, v, block=block)
+    (out.sum() + lse[0] + online_softmax(score, block=block)[:, 0].sum()).backward()
+    assert torch.isfinite(score.grad).all()
+    assert torch.isfinite(v.grad).all()
+    assert (score.grad[1] == 0).all()
+    assert (score.grad[0] != 0).any()
+
+    halves = [torch.tensor(x, requires_grad=True) for x in ([[1.0], [2.0]], [0.0, -torch.inf])]
+    halves += [torch.tensor(x, requires_grad=True) for x in ([[3.0], [4.0]], [1.0, -torch.inf])]
+    out, lse = merge(*halves)
+    (out.sum() + lse.sum()).backward()
+    for x in halves:
+        assert torch.isfinite(x.grad).all()
+        assert (x.grad[1] == 0).all()
+        assert (x.grad[0] != 0).all()
+
+
 @pytest.mark.parametrize("block", [0, -1])
 def test_a_block_holds_at_least_one_score(block):
     """The error says which block came."""
