@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -91,7 +92,8 @@ class Workshop:
 
     def _text(self, mutation: Mutation) -> str:
         failures = self.build().failures
-        if any(failure.status in mutation.by and mutation.killer in failure.message for failure in failures):
+        named = re.compile(rf"(?<![\w.]){re.escape(mutation.killer)}(?!\w|\.\w)")  # a.b is not a.bc, nor a.b.c
+        if any(failure.status in mutation.by and named.search(failure.message) for failure in failures):
             return ""
         return "survived" if not failures else "killed by another:\n" + "\n".join(map(str, failures))
 
