@@ -30,6 +30,7 @@ _DIRECTIVE = re.compile(r"\{([\w:.+-]+)\}\s*(.*)")
 _CHAPTER = re.compile(r"\d\d-")
 # Directives whose content is no Markdown: nothing in there is prose.
 _OPAQUE = {"code", "code-block", "literalinclude", "toctree", "math", "bibliography", "raw"}
+_REMOVED = re.compile(r"\bremove-(?:output|cell)s?\b")
 _PICTURES = {"figure", "image", "plot"}
 
 
@@ -93,6 +94,9 @@ class _Page:
         name, argument = directive.groups()
         options, content, skipped = _options(token.content)
         if name == "code-cell":
+            if found := _REMOVED.search("\n".join(token.content.splitlines()[:skipped])):
+                hidden = found[0].replace("remove", "hide")
+                yield Finding(line, f"code cell tagged {found[0]}: what it measures reaches no page; tag it {hidden}")
             yield from self._cell(content, line + 1 + skipped)
         elif name in _PICTURES and not options.get("alt", "").strip():
             yield Finding(line, f"{{{name}}} {argument} has no alternative text: say in :alt: what it shows")

@@ -16,6 +16,7 @@ from sphinx import addnodes
 from attnbook.bookkit import problems
 from attnbook.bookkit.plots import plot
 from attnbook.claims import unowned
+from attnbook.claims.nodes import claim_node
 from attnbook.claims.settings import spoken
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def _texts(node: nodes.Element) -> Iterator[tuple[str, str]]:
 
 
 def _words(node: nodes.Element) -> str:
-    """The text of a heading without code and formulas, which define."""
+    """The text of a heading without code and formulas, which define, and claims, which are refused themselves."""
     return "".join(
-        "\ufffc" if isinstance(text.parent, nodes.literal | nodes.math) else text.astext()
+        "\ufffc" if isinstance(text.parent, nodes.literal | nodes.math | claim_node) else text.astext()
         for text in node.findall(nodes.Text)
     )
 

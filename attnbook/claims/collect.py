@@ -105,7 +105,7 @@ class Collector:
         shown = f"{{{roles[0].role}}}`{roles[0].raw}`" if roles else match[0] if match else ""
         why = f"in {printed.place} is printed as it stands"
         if printed.place == "a table cell":
-            why += " (a | ends a table cell)"
+            why += " (a | ends a table cell; or a backtick is missing)"
         elif printed.place == "text":
             why += " (a backtick missing?)"
         snippets = [line for line in printed.text.split("\n") if LITERAL.search(line)] + [shown]

@@ -132,6 +132,17 @@ def test_a_long_cell_is_told_where_its_code_belongs() -> None:
     assert found(text, cell_lines=11) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "tag"),
+    [(":tags: [remove-output]", "output"), ("---\ntags:\n  - remove-cell\n---", "cell"), (":tags: [hide-output]", "")],
+)
+def test_a_cell_whose_output_is_removed(options: str, tag: str) -> None:
+    """MyST-NB drops the output, measurements and all, and the claims on them would be told that nothing is measured."""
+    findings = found(f"{FRONT}```{{code-cell}} ipython3\n{options}\nx = 'remove-output'\n```\n")
+    expected = f"code cell tagged remove-{tag}: what it measures reaches no page; tag it hide-{tag}"
+    assert findings == ([(6, expected)] if tag else [])
+
+
 def test_a_wide_code_line() -> None:
     """At its own line, after the options."""
     wide = "y = " + "x" * 85
