@@ -102,6 +102,8 @@ _TAIL = re.compile(rf"(?P<joint>[-_]?)(?P<word>[{LETTER}µ]+)(?P<more>[0-9]?)")
 _AMOUNT_WORDS = frozenset(
     {*SYMBOL_UNITS, "k", "K", "M", "G", "T", "B", "b", "m", "x", "X", "h", "Ki", "Mi", "Gi", "Ti", "KB", "kb", "mb"}
     | {"gb", "tb", "st", "nd", "rd", "th", "pct", "min", "sec", "tok", "percent", "fold", "times", "pp"}
+    | {"W", "mW", "kW", "J", "mJ", "kJ", "V", "Hz", "kHz", "MHz", "GHz", "nm", "mm", "cm", "km", "mg", "kg", "dB", "px"}
+    | {"bps", "kbps", "Mbps", "Gbps", "fps", "rpm", "ppm", "TOPS", "dpi"}
 )
 _AMOUNT_WORDS_AFTER_HYPHEN = frozenset(
     {"fold", "percent", "per", "percentage", "point", "points", "times", "hundred", "thousand", "million", "billion"}
