@@ -1,4 +1,4 @@
-"""What a page needs beside its text: a description for search engines, no empty boxes, prompts in its language."""
+"""What a page needs beside its text: a description for search engines, no empty boxes, labels in its language."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION_LENGTH: Final = 120
 
-_PROMPTS: Final = {
-    "ja": ("コードを表示", "コードを隠す"),
-    "ko": ("코드 보기", "코드 숨기기"),
-    "en": ("Show the code", "Hide the code"),
-}
+_CODE: Final = {"ja": "コード", "ko": "코드", "en": "Code"}
 
 
 class DropEmptyOutputs(SphinxTransform):
@@ -60,18 +56,15 @@ def add_description(
         context["metatags"] = f'{context.get("metatags", "")}\n<meta name="description" content="{escape(text)}" />'
 
 
-def translate_prompts(app: Sphinx, config: Config) -> None:
-    """The labels of folded code follow the language of the build."""
-    show, hide = _PROMPTS.get(config.language, _PROMPTS["en"])
-    config.nb_code_prompt_show, config.nb_code_prompt_hide = show, hide
+def name_code(app: Sphinx, config: Config) -> None:
+    """The label of folded code follows the language of the build; it stays when the code opens: the mark turns."""
+    config.nb_code_prompt_show = config.nb_code_prompt_hide = _CODE.get(config.language, _CODE["en"])
 
 
 def visit_hidden(translator: Any, node: nodes.Element) -> None:
     """MyST-NB's folded code; its own summary hides the words that are seen behind an English label."""
-    translator.body.append(f'<details class="admonition hide {" ".join(node["classes"])}">\n<summary>\n')
-    for state, prompt in (("collapsed", node["prompt_show"]), ("expanded", node["prompt_hide"])):
-        translator.body.append(f'<p class="{state} admonition-title">{escape(prompt)}</p>\n')
-    translator.body.append("</summary>\n")
+    translator.body.append(f'<details class="admonition hide {" ".join(node["classes"])}">\n')
+    translator.body.append(f'<summary class="admonition-title">{escape(node["prompt_show"])}</summary>\n')
 
 
 def depart_hidden(translator: Any, node: nodes.Element) -> None:
@@ -86,4 +79,4 @@ def setup(app: Sphinx) -> None:
     app.add_node(HideCodeCellNode, override=True, html=(visit_hidden, depart_hidden))
     app.add_transform(DropEmptyOutputs)
     app.connect("html-page-context", add_description)
-    app.connect("config-inited", translate_prompts)
+    app.connect("config-inited", name_code)

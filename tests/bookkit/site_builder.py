@@ -20,7 +20,10 @@ from sphinx.application import Sphinx
 from sphinx.domains import Domain
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-PARTS = ("maths", "plots", "emphasis", "folded", "site", "theme_words", "lints", "built_lints", "unchecked")
+PARTS = (
+    "maths", "plots", "emphasis", "folded", "printed", "line_breaks", "bibliography", "site", "theme_words", "lints",
+    "built_lints", "unchecked",
+)  # fmt: skip
 FRONT = "---\nfile_format: mystnb\nkernelspec: {name: python3}\n---\n"
 
 

@@ -135,6 +135,31 @@ def test_no_word_is_left_in_english(site) -> None:
     assert {text.strip() for text in texts if re.search(r"[A-Za-z]{3}", text)} <= {"Ctrl"}
 
 
+def test_a_button_is_called_what_is_written_on_it(site) -> None:
+    """Who speaks to the computer says what is seen; the theme gives the search button a second name."""
+    button = re.search(r'<button class="btn search-button-field.*?</button>', site.html("one"), re.DOTALL)
+    assert button
+    assert "検索" in button[0]
+    assert "aria-label" not in button[0]
+    assert "title=" not in button[0]
+
+
+def test_the_title_in_the_sidebar_belongs_to_a_landmark(site) -> None:
+    """A screen reader that goes from landmark to landmark passes it."""
+    html = site.html("one")
+    assert re.search(
+        r'<nav aria-label="本の表紙">\s*<a class="navbar-brand logo" href="index.html">\s*<p [^>]*>アテンション', html
+    )
+
+
+def test_a_page_has_its_script_and_its_icon(site) -> None:
+    """Both are there; without an icon of its own a browser asks for one that is not."""
+    html = site.html("one")
+    for name in ("book.js", "favicon.svg"):
+        assert re.search(rf'(?:src|href)="_static/{name}', html)
+        assert (Path(site.app.outdir) / "_static" / name).is_file()
+
+
 def test_figures_tables_and_equations_are_numbered_in_japanese(site) -> None:
     """図 1 and 表 1, plain over the whole book."""
     html = site.html("one")

@@ -57,11 +57,11 @@ def test_the_description_is_in_the_head(tmp_path) -> None:
     ) in html.replace("&lt;b&gt;", "").replace("&lt;/b&gt;", "")
 
 
-@pytest.mark.parametrize(("language", "prompt"), [("ja", "コードを表示"), ("ko", "코드 보기"), ("en", "Show the code")])
+@pytest.mark.parametrize(("language", "prompt"), [("ja", "コード"), ("ko", "코드"), ("en", "Code")])
 def test_folded_code_is_labelled_in_the_language_of_the_page(tmp_path, language: str, prompt: str) -> None:
     """And no hidden label in another language stands before what is seen."""
     html = build(tmp_path, {"index": PAGE}, language=language).html()
-    assert f'<p class="collapsed admonition-title">{prompt}</p>' in html
+    assert f'<summary class="admonition-title">{prompt}</summary>' in html
     assert "Toggle hidden content" not in html
 
 
