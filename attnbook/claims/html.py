@@ -25,6 +25,9 @@ STATIC = Path(__file__).parent / "static"
 WITH_CARDS = ("html", "dirhtml", "singlehtml")
 """The builders whose pages are read in a browser. An EPUB has no hover and no room: it gets the text."""
 
+SHORT = 12
+"""Characters of a number that stay on one line: 1e-12 torn after its hyphen is another number."""
+
 
 def anchor(docname: str, number: int, *, builder: str = "html") -> str:
     """The id of a claim in its page; where all pages are one file, the page's name is part of it."""
@@ -40,6 +43,8 @@ def visit_claim(translator: Any, node: claim_node) -> None:
         return
     name = anchor(entry.docname, entry.number, builder=translator.builder.name)
     kind = "claim" if entry.fine else "claim claim-not-fine"
+    if entry.role == "claim" and len(node.astext()) <= SHORT:
+        kind += " claim-short"
     attributes = {"tabindex": "0", "aria-describedby": f"{name}-card", "ids": [name]}
     translator.body.append(translator.starttag(node, "span", "", CLASS=kind, **attributes))
 

@@ -95,6 +95,11 @@ def test_a_claim_is_text_that_can_be_focused_and_is_described_by_its_card(cards)
         assert claim["aria-describedby"] in cards.cards
 
 
+def test_a_number_is_not_torn_at_the_end_of_a_line(cards):
+    """1e-12 broken after its hyphen would read as another number; a sentence has to break."""
+    assert ["claim-short" in claim["class"].split() for claim in cards.claims][:2] == [True, False]
+
+
 def test_a_card_is_phrasing_content_and_kept_out_of_search(cards):
     """A card stands in a paragraph, so it holds no block; it is a tooltip, and no search index repeats it."""
     for card in cards.cards.values():
