@@ -12,7 +12,9 @@ import unicodedata
 from attnbook.claims.numerals import Reading, Unreadable, read
 
 _WIDTH = 14
-_POWER = re.compile(r"\^[-+]?[0-9]+|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_SIGN_AFTER = re.compile(r"\^[-+]?[0-9]+|[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|[‰‱]")
+_SIGN_BEFORE = re.compile(r"(?:^|[^\s\ufffc])\s?([≠≈≒≃±∓~〜～])\s?$")
+"""Signs that no number is read with; between two claims, 〜 makes a range of them."""
 _PARTICLES = (
     "은", "는", "이", "가", "을", "를", "의", "에", "로", "으로", "와", "과", "도", "만", "까지", "부터", "보다", "입",
     "인", "라", "씩", "쯤", "정", "다", "면", "나", "더", "였", "가량",
@@ -29,8 +31,10 @@ def outside(text: str, before: str, after: str, language: str) -> str:
     alone = _read(text, language)
     if alone is None:
         return ""
-    if power := _POWER.match(after):
-        return power[0]
+    if sign := _SIGN_AFTER.match(after):
+        return sign[0]
+    if sign := _SIGN_BEFORE.search(before):
+        return sign[1]
     for length in range(min(_WIDTH, len(after)), 0, -1):
         piece = after[:length]
         if piece == piece.rstrip() and not _goes_on(piece, after[length:]) and _changes(alone, text + piece, language):
