@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+from pathlib import Path
+
 import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 
+from attnbook import bookkit
+from attnbook.bookkit import built_lints
 from tests.bookkit.site_builder import FRONT, build, figure_output
 
 HEAD = "(top)=\n# 題\n\n"
@@ -104,3 +109,12 @@ def test_a_formula_in_a_heading(tmp_path) -> None:
     assert line == 5
     assert message.startswith("a formula in the heading 'なぜ")
     assert build(tmp_path / "b", {"index": HEAD + "(why)=\n## なぜ √d か\n"}).problems() == []
+
+
+def test_other_lints_read_every_page_again(monkeypatch) -> None:
+    """What the lints of an earlier version found on a page does not count."""
+    seen = []
+    monkeypatch.setattr(bookkit, "_PARTS", ())
+    monkeypatch.setattr(zlib, "crc32", lambda code: seen.append(code) or 7)
+    assert bookkit.setup(None)["env_version"] == 7
+    assert Path(built_lints.__file__).read_bytes() in seen[0]
