@@ -26,13 +26,13 @@ def code_version() -> int:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register roles, domain, transforms and the gate with Sphinx."""
-    from attnbook.claims import gate, html, ledger_page, roles, settings, transforms
+    from attnbook.claims import gate, html, ledger_page, roles, settings, sources, transforms
     from attnbook.claims.domain import ClaimsDomain
     from attnbook.claims.pot import Templates
 
     settings.add_settings(app)
     app.connect("config-inited", settings.resolve_paths)
-    for role in roles.ROLES:
+    for role in sources.ROLES:
         app.add_role(role, roles.ClaimRole())
     app.add_domain(ClaimsDomain)
     for transform in (transforms.ReadSource, transforms.CompareTranslations, transforms.CollectClaims):

@@ -207,11 +207,15 @@ def _replace_at(lines: list[str], index: int, edit: Edit) -> None:
 def outdated(edits: Sequence[Edit], root: Path) -> Iterator[str]:
     """The translations whose number differs from the one that an edit writes, a line each with their place.
 
-    Reads the catalogues (`locales/*/LC_MESSAGES/*.po`) beside the sources; ModuleNotFoundError without babel.
+    Reads the catalogues (`locales/*/LC_MESSAGES/*.po`) beside the sources; where there are any, ModuleNotFoundError
+    without babel.
     """
+    paths = _catalogues(edits, root)
+    if not paths:
+        return
     from babel.messages import pofile  # only here, so that the ledger can be read without babel
 
-    for path in _catalogues(edits, root):
+    for path in paths:
         parts = path.relative_to(root).parts
         language = parts[parts.index("LC_MESSAGES") - 1]
         with path.open("rb") as file:

@@ -13,7 +13,6 @@ from sphinx.util.docutils import SphinxRole
 
 from attnbook.claims.nodes import claim_node
 
-ROLES = ("claim", "holds")
 _FORM = re.compile(r"(?P<text>.*\S)\s*<(?P<ident>[^<>]*)>", re.DOTALL)
 
 

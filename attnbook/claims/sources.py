@@ -3,6 +3,8 @@
 The document tree knows the line of a block, not of a role, and a role that a parser drops (in Markdown's image alt
 text) leaves no trace in it. So the file is searched too: each role found is matched with what became of it in the
 tree, which gives every claim its exact line, and what is left over was lost.
+
+`attnbook ledger --update` reads sources with this where neither Sphinx nor docutils is installed.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnbook.claims.roles import ROLES
-
+ROLES = ("claim", "holds")
 _NAMES = "|".join(ROLES)
 _ROLE = re.compile(
     # A backtick before it opens code, in which the role is an example, unless it ends another role.

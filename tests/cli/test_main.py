@@ -84,22 +84,35 @@ def test_cannot_run_is_one_line_on_standard_error(monkeypatch, capsys):
     assert captured.err.count("\n") == 1
 
 
-def test_a_missing_package_is_one_line(tmp_path):
-    """What a command needs and does not find is named, without a traceback."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("{claim}`3 <a.b>`\n")
-    entry = {
-        "id": "a.b", "role": "claim", "text": "3", "value": 4, "unit": "", "kind": "measured", "spread": None,
-        "accepts": {}, "verdict": "drift", "message": "", "document": "docs/a.md", "line": 1, "language": "en",
-        "derived_from": [],
-    }  # fmt: skip
-    ledger = {"version": 1, "language": "en", "failures": [], "claims": [entry]}
-    (tmp_path / "ledger.json").write_text(json.dumps(ledger))
+DRIFTED = {
+    "id": "a.b", "role": "claim", "text": "3", "value": 4, "unit": "", "kind": "measured", "spread": None,
+    "accepts": {}, "verdict": "drift", "message": "", "document": "docs/a.md", "line": 1, "language": "en",
+    "derived_from": [],
+}  # fmt: skip
+
+
+def update_without(names, folder):
+    """`attnbook ledger --update` in an interpreter that lacks some modules, on a ledger of one drifted claim."""
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.md").write_text("{claim}`3 <a.b>`\n")
+    ledger = {"version": 1, "language": "en", "failures": [], "claims": [DRIFTED]}
+    (folder / "ledger.json").write_text(json.dumps(ledger))
     program = (
-        "import sys\nfor name in ('sphinx', 'docutils'): sys.modules[name] = None\n"
+        f"import sys\nfor name in {names}: sys.modules[name] = None\n"
         "from attnbook.cli import main; sys.exit(main(['ledger', '--file', 'ledger.json', '--update', 'a.b']))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder)
+
+
+def test_a_missing_package_is_one_line(tmp_path):
+    """What a command needs and does not find is named, without a traceback."""
+    done = update_without(("difflib",), tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("attnbook ledger: this needs ")
-    assert done.stderr.endswith(", which is not installed\n")
+    assert done.stderr == "attnbook ledger: this needs difflib, which is not installed\n"
+
+
+def test_numbers_are_rewritten_where_no_sphinx_is_installed(tmp_path):
+    """The ledger's command needs neither Sphinx nor docutils: the base installation has it."""
+    done = update_without(("sphinx", "docutils", "babel"), tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "+{claim}`4 <a.b>`\n" in done.stdout
