@@ -22,6 +22,7 @@ class _Idiom:
     about: str
     below: str
     at_least: str
+    range: str
     share: str
     spaced: bool
     """Does a space part a scale word from the unit after it?"""
@@ -31,18 +32,20 @@ class _Idiom:
 
 _IDIOMS = {
     "ja": _Idiom(
-        "約{}", "{}未満", "{}以上", "{under}分の{over}", False, ((10**12, "兆"), (10**8, "億"), (10**4, "万")),
+        "約{}", "{}未満", "{}以上", "{}〜{}", "{under}分の{over}", False,
+        ((10**12, "兆"), (10**8, "億"), (10**4, "万")),
         {
             "×": "倍", "point": "ポイント", "B": "バイト", "bit": "ビット", "token": "トークン", "s": "秒", "min": "分",
             "h": "時間",
         },
     ),
     "ko": _Idiom(
-        "약 {}", "{} 미만", "{} 이상", "{under}분의 {over}", True, ((10**12, "조"), (10**8, "억"), (10**4, "만")),
+        "약 {}", "{} 미만", "{} 이상", "{}~{}", "{under}분의 {over}", True,
+        ((10**12, "조"), (10**8, "억"), (10**4, "만")),
         {"×": "배", "point": "%p", "B": "바이트", "bit": "비트", "token": "토큰", "s": "초", "min": "분", "h": "시간"},
     ),
     "en": _Idiom(
-        "about {}", "less than {}", "at least {}", "{over}/{under}", True,
+        "about {}", "less than {}", "at least {}", "{}–{}", "{over}/{under}", True,
         ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")),
         {
             "×": " times", "point": " percentage points", "B": " bytes", "bit": " bits", "token": " tokens", "s": " s",
@@ -56,7 +59,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def literals(measurement: Measurement, language: str) -> list[str]:
-    """Texts that `judge` finds fine for the measurement: two, three, four digits, "about", exact, or a bound.
+    """Texts that `judge` finds fine for the measurement: two, three, four digits, "about", exact, a range or a bound.
 
     Empty for a boolean (its statement stands in the role holds), for a unit no text has, and for a number so random
     that no text is steady.
@@ -67,13 +70,14 @@ def literals(measurement: Measurement, language: str) -> list[str]:
     if isinstance(value, float) and not math.isfinite(value):
         return [str(value).replace("-", "−")]
     idiom = _IDIOMS[language]
-    offers: dict[str, None] = {}
-    for text in _candidates(exact(value), measurement.unit, idiom):
-        if _fits(text, measurement, language):
-            offers[text] = None
-    if len(offers) < 3 and measurement.spread:  # so random that few numbers fit: offer bounds too
-        offers |= dict.fromkeys(text for text in _bounds(measurement, idiom) if _fits(text, measurement, language))
-    return list(offers)
+    texts = [*_candidates(exact(value), measurement.unit, idiom)]
+    texts = [text for text in texts if _fits(text, measurement, language)]
+    random = len(texts) < 3 and measurement.spread and math.isfinite(measurement.spread)
+    if random:  # few numbers fit: a range or a bound does
+        texts += _ranges(measurement, idiom, language)
+    bounds = [*_tiny(exact(value), measurement.unit, idiom), *(_bounds(measurement, idiom) if random else ())]
+    texts += [text for text in bounds if _fits(text, measurement, language)]
+    return list(dict.fromkeys(texts))
 
 
 def _fits(text: str, measurement: Measurement, language: str) -> bool:
@@ -98,6 +102,10 @@ def _candidates(value: Fraction, symbol: str, idiom: _Idiom) -> Iterator[str]:
                 yield from _written(amount, digits, suffix, idiom, idiom.about)
     if symbol in ("", "ratio") and 1 < value.denominator <= 16 and abs(value.numerator) < 16:
         yield _sign(value) + idiom.share.format(over=abs(value.numerator), under=value.denominator)
+
+
+def _tiny(value: Fraction, symbol: str, idiom: _Idiom) -> Iterator[str]:
+    """The power of ten that a tiny number is below, as errors are quoted."""
     if 0 < abs(value) < Fraction(1, 1000):
         suffix = _unit_forms(Fraction(1), symbol, idiom)[0][1] if symbol != "ratio" else ""
         yield idiom.below.format(f"1e{_magnitude(abs(value)) + 1}{suffix}")
@@ -148,9 +156,7 @@ def _decimal(size: Fraction, digits: int) -> str:
     """A positive amount rounded (half up) to so many significant digits, without an exponent."""
     unit = Fraction(10) ** (_magnitude(size) - digits + 1)
     rounded = (size / unit + Fraction(1, 2)).__floor__() * unit
-    places = max(digits - 1 - _magnitude(rounded), 0)
-    whole, part = divmod(int(rounded * 10**places), 10**places)
-    return f"{whole:,}.{part:0{places}d}" if places else f"{whole:,}"
+    return _fixed(rounded, max(digits - 1 - _magnitude(rounded), 0))
 
 
 def _magnitude(size: Fraction) -> int:
@@ -163,11 +169,53 @@ def _sign(amount: Fraction) -> str:
     return "−" if amount < 0 else ""
 
 
+def _ranges(measurement: Measurement, idiom: _Idiom, language: str) -> Iterator[str]:
+    """Ranges that hold two standard deviations, the narrowest first. None reaches below nothing, where a bound does."""
+    value, reach = exact(measurement.value), 2 * exact(measurement.spread or 0.0)
+    factor, suffix = _unit_forms(abs(value), measurement.unit, idiom)[0]
+    low, high = (value - reach) / factor, (value + reach) / factor
+    coarse = Fraction(10) ** _magnitude(reach / factor)
+    for step in (coarse / 10, coarse):
+        # Rounded ends accept half a step more; where they do not (1,200 is exact), ends further out are needed.
+        rounded = (low / step - Fraction(1, 2)).__ceil__(), (high / step + Fraction(1, 2)).__floor__()
+        outward = (low / step).__floor__(), (high / step).__ceil__()
+        for first, last in (rounded, outward):
+            if step < coarse and first % 10 == last % 10 == 0:
+                continue  # the coarser step writes the same with a digit less
+            if first < last and not _vacuous(Fraction(first), value):
+                text = _range(first * step, last * step, step, suffix, idiom)
+                if _fits(text, measurement, language):
+                    yield text
+                    break
+
+
+def _vacuous(low: Fraction, value: Fraction) -> bool:
+    """Does a lower end say nothing? Most of what is positive (a loss, a share, a time) cannot be anything else."""
+    return value > 0 and low <= 0
+
+
+def _range(low: Fraction, high: Fraction, step: Fraction, suffix: str, idiom: _Idiom) -> str:
+    """A range whose ends are written alike, to the digit that a step is one of."""
+    size = max(abs(low), abs(high))
+    scale, word = next(((Fraction(scale), word) for scale, word in idiom.scales if size >= scale), (Fraction(1), ""))
+    if size < Fraction(1, 1000):
+        power = _magnitude(size)
+        scale, word = Fraction(10) ** power, f"e{power}"
+    places = max(-_magnitude(step / scale), 0)
+    first, last = (f"{_sign(end)}{_fixed(abs(end) / scale, places)}{word}" for end in (low, high))
+    space = " " if word.isalpha() and idiom.spaced and suffix[:1].isalpha() else ""
+    return f"{idiom.range.format(first, last)}{space}{suffix}"
+
+
+def _fixed(size: Fraction, places: int) -> str:
+    """A decimal fraction with so many digits after the point."""
+    whole, part = divmod(round(size * 10**places), 10**places)
+    return f"{whole:,}.{part:0{places}d}" if places else f"{whole:,}"
+
+
 def _bounds(measurement: Measurement, idiom: _Idiom) -> Iterator[str]:
     """Bounds that leave room for two standard deviations, for a measurement that no number fits."""
-    if measurement.spread is None or not math.isfinite(measurement.spread):
-        return
-    value, reach = exact(measurement.value), 2 * exact(measurement.spread)
+    value, reach = exact(measurement.value), 2 * exact(measurement.spread or 0.0)
     _, suffix = _unit_forms(Fraction(0), measurement.unit, idiom)[-1]
     for digits in (2, 1):
         unit = Fraction(10) ** (_magnitude(abs(value) + reach) - digits + 1)
@@ -175,6 +223,8 @@ def _bounds(measurement: Measurement, idiom: _Idiom) -> Iterator[str]:
             (((value - reach) / unit).__floor__() * unit, idiom.at_least),
             ((((value + reach) / unit).__floor__() + 1) * unit, idiom.below),
         ):
+            if frame == idiom.at_least and _vacuous(end, value):
+                continue
             if end != 0:
                 yield frame.format(f"{_sign(end)}{_plain(abs(end))}{suffix}")
             else:

@@ -76,6 +76,37 @@ def test_each_kind_of_measurement_has_its_own_way_of_writing(measurement, offer)
     assert offer in literals(measurement, "ja")
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "spread", "language", "first"),
+    [
+        (0.2996, "ratio", 0.0722, "ja", "16〜44%"), (0.843, "", 0.006, "ja", "0.831〜0.855"),
+        (0.843, "", 0.006, "ko", "0.831~0.855"), (0.843, "", 0.006, "en", "0.831–0.855"),
+        (8.9e6, "ratio", 4e5, "ja", "810万〜970万倍"), (8.9e6, "ratio", 4e5, "ko", "810만~970만 배"),
+        (8.9e6, "ratio", 4e5, "en", "8.1 million–9.7 million times"), (12345.0, "", 300.0, "en", "11,740–12,950"),
+        (-0.5, "", 0.1, "ja", "−0.7〜−0.3"), (-0.5, "", 0.4, "ja", "−1.3〜0.3"),
+        (512.0, "token", 30.0, "ja", "452〜572トークン"),
+        (1.3e-5, "", 2e-6, "ja", "0.9e-5〜1.7e-5"), (3.0, "", 2.0, "ja", "7.1未満"),
+    ],
+)  # fmt: skip
+def test_a_random_number_is_offered_the_narrowest_range_that_holds_it(value, unit, spread, language, first):
+    """Where no rounding has room for two standard deviations, in the language's own way; before any bound."""
+    assert literals(Measurement("a.b", value, unit=unit, spread=spread), language)[0] == first
+
+
+@given(values, spreads, st.sampled_from(["", "ratio", "B", "s"]))
+@example(2.3, 1.5, "")
+@example(0.2, 0.2, "")
+@settings(max_examples=200, deadline=None)
+def test_nothing_is_offered_that_says_nothing(value, spread, unit):
+    """A loss is above nothing: 0以上 or −1〜5 of a positive number would accept whatever is measured."""
+    if not value > 0:
+        return
+    for text in literals(Measurement("a.b", value, unit=unit, spread=(spread or 0.0) * abs(float(value))), "ja"):
+        reading = read(text, "ja")
+        assert reading.comparison not in (">=", ">") or reading.low > 0, text
+        assert not text.startswith(("−", "0〜", "0%〜", "0.0〜")), text
+
+
 def test_a_boolean_and_an_unknown_unit_are_offered_nothing():
     """A statement is bound with holds; a unit that no text has cannot be quoted."""
     assert literals(Measurement("a.b", True), "ja") == []
