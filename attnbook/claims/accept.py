@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from attnbook.claims.numerals import UNITS, Reading
 from attnbook.claims.numerals.units import Unit, compatible
 from attnbook.measure import Measurement, Value
 
-_EXPONENT = re.compile(r"e\+?(-?)0*")
+_EXPONENT = re.compile(r"\.?0*e\+?(-?)0*")
+_LARGE = 10**15
 _EXACTLY = Fraction(1, 10**9)  # how far, relatively, a real may lie from the whole number or fraction it equals
 
 
@@ -34,7 +35,7 @@ class Interval:
     @property
     def text(self) -> str:
         """As people read it: `0.945 to 0.955`, `exactly 3`, `less than 1e-6`, `at least 8 token`."""
-        unit = f" {self.unit}" if self.unit not in ("", "ratio") else ""
+        unit = "" if self.unit in ("", "ratio") else "%" if self.unit == "%" else f" {self.unit}"
         if self.special:
             return f"only {self.special}"
         if self.low is not None and self.low == self.high:
@@ -46,6 +47,11 @@ class Interval:
         assert self.low is not None
         assert self.high is not None
         return f"{plain(self.low)} to {plain(self.high)}{unit}"
+
+    def scaled(self, by: int, unit: str) -> Interval:
+        """The same interval in a unit of which it takes `by` times as many."""
+        low, high = (None if end is None else end * by for end in (self.low, self.high))
+        return replace(self, low=low, high=high, unit=unit)
 
     def contains(self, value: Value) -> bool:
         """Is the value accepted? A real equals a whole number or fraction to 1e-9 relative, and 0 only exactly."""
@@ -110,14 +116,23 @@ def _misfit(reading: Reading, written: Unit, measured: Unit) -> str:
 
 def plain(number: Fraction) -> str:
     """A number as people read it: exact where that is short, else six significant digits."""
-    if number.denominator == 1 and abs(number) < 10**15:
+    if number.denominator == 1 and abs(number) < _LARGE:
         return str(number.numerator)
     try:
         real = float(number)
     except OverflowError:
         return f"{'-' if number < 0 else ''}10^{len(str(abs(number.numerator))) - len(str(number.denominator))}"
-    for digits in range(6, 13):
-        text = f"{real:.{digits}g}"
-        if Fraction(text) == number:
-            return _EXPONENT.sub(r"e\1", text)
-    return _EXPONENT.sub(r"e\1", f"{real:.6g}")
+    texts = [in_digits(real, digits) for digits in range(6, 13)]
+    return next((text for text in texts if Fraction(text) == number), texts[0])
+
+
+def in_digits(real: float, digits: int) -> str:
+    """A finite real at so many significant digits; from 1e15 on and below 1e-4 with an exponent, else without.
+
+    Digits before the point are never cut: 8886110.52 is 8886111 at six.
+    """
+    power = int(f"{real:.{digits - 1}e}".partition("e")[2])
+    if real != 0 and not 1e-4 <= abs(real) < _LARGE:
+        return _EXPONENT.sub(r"e\1", f"{real:.{digits - 1}e}")
+    text = f"{real:.{max(digits - 1 - power, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from attnbook.claims import propose, unowned
-from attnbook.claims.accept import Interval, UnitError, accepts, exact, plain
+from attnbook.claims.accept import Interval, UnitError, accepts, exact, in_digits, plain
 from attnbook.claims.numerals import Reading, Unreadable, read
 from attnbook.measure import Measurement, Value, format_value
 
@@ -36,8 +37,8 @@ class Verdict:
 def judge(text: str, measurement: Measurement, role: str, language: str) -> Verdict:
     """Judge a text that stands in a role ("claim" or "holds") on a page of a language, against its measurement."""
     named = f"{role} {measurement.id}"
-    if text.strip() == "?":
-        return Verdict("placeholder", message=f"{named} is a placeholder: write {_offer(measurement, language)}")
+    if text.strip() == "?" and (role == "claim" or isinstance(measurement.value, bool)):
+        return Verdict("placeholder", message=f"{named} is a placeholder: write {_offer(measurement, role, language)}")
     verdict = (_judge_statement if role == "holds" else _judge_number)(text, measurement, language, named)
     if measurement.stale:
         changed = ", ".join(measurement.stale)
@@ -54,7 +55,7 @@ def _judge_statement(text: str, measurement: Measurement, language: str, named: 
         number = numbers[0].text
         return Verdict("unreadable", message=f"{named} holds the number {number}: a number is a claim of its own")
     if not isinstance(value, bool):
-        shown = format_value(value)
+        shown = _shown(value)
         return Verdict("not boolean", message=f"{named} needs a boolean, measured {shown}: write a claim instead")
     if not value:
         return Verdict("false", message=f"{named} says {text}, measured False (accepts True)")
@@ -72,7 +73,7 @@ def _judge_number(text: str, measurement: Measurement, language: str, named: str
     try:
         interval = accepts(reading, measurement)
     except UnitError as error:
-        shown = f"{format_value(value)} {measurement.unit}".rstrip()
+        shown = f"{_shown(value)} {measurement.unit}".rstrip()
         return Verdict("unit", message=f"{named} says {text}, measured {shown}: {error}")
     return _compare(text, measurement, interval, reading, named, language)
 
@@ -81,10 +82,13 @@ def _compare(
     text: str, measurement: Measurement, interval: Interval, reading: Reading, named: str, language: str
 ) -> Verdict:
     value, spread = measurement.value, measurement.spread
-    unit = f" {measurement.unit}" if measurement.unit not in ("", "ratio") else ""
-    says = f"{named} says {text}, measured {_shown(value, interval)}{unit}"
-    limits = f"(accepts {interval.text})"
-    if isinstance(value, float) and not math.isfinite(value) and not reading.special:
+    # Told in percent where that is what the author wrote, else in the measurement's unit.
+    percent = reading.unit == "%" and measurement.unit == "ratio" and not isinstance(value, Fraction)
+    by, unit = (100, "%") if percent and _is_finite(value) else (1, f" {measurement.unit}".removesuffix(" ratio"))
+    told = interval.scaled(by, "%") if by != 1 else interval
+    says = f"{named} says {text}, measured {_shown(value, told, interval.contains(value), by)}{unit.rstrip()}"
+    limits = f"(accepts {told.text})"
+    if not _is_finite(value) and not reading.special:
         return Verdict("not finite", interval, f"{says} {limits}")
     if not interval.contains(value):
         near = reading.kind == "exact" and isinstance(value, float)
@@ -94,28 +98,38 @@ def _compare(
         if not math.isfinite(spread) or spread < 0:
             return Verdict("not finite", interval, f"{says}, but its standard deviation is {spread}")
         if not interval.contains_spread(value, spread):
-            low, high = (plain(exact(value) + side * 2 * exact(spread)) for side in (-1, 1))
-            reach = f"±2 standard deviations reach {low} to {high}: write {_offer(measurement, language)}"
-            return Verdict("fragile", interval, f"{says} {limits}, fragile: {reach}")
+            ends = (plain((exact(value) + side * 2 * exact(spread)) * by) for side in (-1, 1))
+            reach = f"±2 standard deviations reach {' to '.join(ends)}{'%' if by != 1 else ''}"
+            offer = _offer(measurement, "claim", language)
+            return Verdict("fragile", interval, f"{says} {limits}, fragile: {reach}: write {offer}")
     return Verdict("fine", interval)
 
 
-def _shown(value: Value, interval: Interval) -> str:
-    """The value with as many digits as it takes to see on which side of an end it lies."""
-    if not isinstance(value, float) or not math.isfinite(value):
+def _is_finite(value: Value) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _shown(value: Value, interval: Interval | None = None, inside: bool = True, by: int = 1) -> str:
+    """`by` times the value, with as many digits as it takes to see that it is inside or outside the interval."""
+    if isinstance(value, bool | Fraction) or not _is_finite(value):
         return format_value(value)
-    inside = interval.contains(value)
-    for digits in range(6, 17):
-        text = f"{value:.{digits}g}"
-        if interval.contains(float(text)) == inside:
-            return text
-    return repr(value)
+    try:
+        real = float(exact(value) * by)
+    except OverflowError:
+        return str(value)
+    texts = (in_digits(real, digits) for digits in range(6, 17))
+    told = (text for text in texts if interval is None or interval.contains(float(text)) == inside)
+    return next(told, repr(real) if isinstance(value, float) else str(value * by))
 
 
-def _offer(measurement: Measurement, language: str) -> str:
+def _offer(measurement: Measurement, role: str, language: str) -> str:
     literals = propose.literals(measurement, language)
     if literals:
         return " or ".join(literals)
+    if isinstance(measurement.value, bool) and role == "holds":
+        return (
+            f"the statement in place of ?; measured {measurement.value}{'' if measurement.value else ' (accepts True)'}"
+        )
     if isinstance(measurement.value, bool):
         return "it with the role holds: the measurement is a boolean"
     return "nothing yet: the measurement is too random for any number; repeat it more often"

@@ -58,7 +58,7 @@ def test_green_red_red_green(tmp_path):
         built = bakery.build()
         assert built.returncode == 1
         assert not executed(built), built.stdout
-        assert "docs/index.md:3: claim dough.hydration says 75%, measured 0.7 (accepts 0.745 to 0.755)" in built.stderr
+        assert "docs/index.md:3: claim dough.hydration says 75%, measured 70% (accepts 74.5 to 75.5%)" in built.stderr
         assert "  measured in docs/dough.md cell 1" in built.stderr
 
     bakery.edit("index.md", "`75% <dough", "`70% <dough")
@@ -70,7 +70,7 @@ def test_green_red_red_green(tmp_path):
     bakery.edit("dough.md", "500, 350, 3", "500, 400, 3")
     built = bakery.build()
     assert built.returncode == 1
-    assert "docs/index.md:3: claim dough.hydration says 70%, measured 0.8" in built.stderr
+    assert "docs/index.md:3: claim dough.hydration says 70%, measured 80%" in built.stderr
     assert "docs/recipe.rst:4: claim dough.hydration says about 0.7, measured 0.8" in built.stderr
 
     ledger = ("ledger", "--file", "_build/html/ledger.json")

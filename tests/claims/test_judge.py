@@ -78,7 +78,30 @@ def test_a_drift_says_what_was_measured_and_what_would_be_accepted():
     assert message("1e-6未満", 0.5) == "claim a.b says 1e-6未満, measured 0.5 (accepts less than 1e-6)"
     assert message("3倍以上", 2.0, "ratio") == "claim a.b says 3倍以上, measured 2 (accepts at least 3)"
     assert message("nan", 3.0) == "claim a.b says nan, measured 3 (accepts only nan)"
-    assert message("98%", 0.9, "ratio") == "claim a.b says 98%, measured 0.9 (accepts 0.975 to 0.985)"
+    assert message("98%", 0.9, "ratio") == "claim a.b says 98%, measured 90% (accepts 97.5 to 98.5%)"
+    assert message("15〜45%", 0.0885417, "ratio").endswith("measured 8.85417% (accepts 14.5 to 45.5%)")
+    assert message("87%", 0.87, "ratio", spread=0.01).partition(": write")[0] == (
+        "claim a.b says 87%, measured 87% (accepts 86.5 to 87.5%), fragile: ±2 standard deviations reach 85 to 89%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "told"),
+    [
+        ("約800万", 8886110.52, "measured 8886111 (accepts 7500000 to 8500000)"),
+        ("0.001以上", 3.2e-4, "measured 0.00032 (accepts at least 0.001)"),
+        ("1e-6未満", 3.2e-5, "measured 3.2e-5 (accepts less than 1e-6)"),
+        ("1e15以上", 5e14, "measured 500000000000000 (accepts at least 1e15)"),
+        ("3e15以上", 1.25e15, "measured 1.25e15 (accepts at least 3e15)"),
+        ("3e15", 10**17 + 1, "measured 1e17 (accepts 2.5e15 to 3.5e15)"),
+        ("1.0e9", 1234567890.123, "measured 1234567890 (accepts 950000000 to 1050000000)"),
+        ("10以上", 9.9999999, "measured 9.9999999 (accepts at least 10)"),
+        ("100000000000000000", 10**17 + 1, "measured 100000000000000001 (accepts exactly 1e17)"),
+    ],
+)
+def test_a_value_is_written_as_the_interval_is(text, value, told):
+    """In plain digits from 1e-4 up to 1e15, with an exponent outside; never both ways in one line."""
+    assert told in message(text, value)
 
 
 def test_a_value_just_outside_is_shown_with_the_digits_that_put_it_outside():
@@ -174,8 +197,13 @@ def test_a_placeholder_is_answered_with_literals(language, about):
 
 
 def test_a_placeholder_for_a_boolean_points_to_holds():
-    """There is no number to offer for True."""
+    """There is no number to offer for True; where the role is right, the statement is what is missing."""
     assert "with the role holds" in message("?", True)
+    assert message("?", True, role="holds") == (
+        "holds a.b is a placeholder: write the statement in place of ?; measured True"
+    )
+    assert message("?", False, role="holds").endswith("in place of ?; measured False (accepts True)")
+    assert message("?", 0.5, role="holds") == "holds a.b needs a boolean, measured 0.5: write a claim instead"
 
 
 def test_a_verdict_carries_the_accepted_interval_in_the_measurement_s_unit():
