@@ -6,6 +6,7 @@ Cells are found by MyST-NB's own reader, so that what runs is what is shown.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Iterator
@@ -91,6 +92,8 @@ def from_text(text: str, path: Path, name: str, shown: str) -> Chapter | None:
     """`read`, for a text that is already in memory; read once in a process, so leave the notebook as it is."""
     front = _front_matter(text, shown)
     if front is None or front.get("file_format") != "mystnb":
+        if mistake := misplaced(text):
+            raise ChapterError(f"{shown}:{mistake[0]}: {mistake[1]}; begin the file with\n{FRONT_MATTER}")
         line = _first_cell(text)
         if line:
             raise ChapterError(
@@ -128,6 +131,35 @@ def _front_matter(text: str, shown: str) -> dict[str, Any] | None:
     if data is not None and not isinstance(data, dict):
         raise ChapterError(f"{shown}:2: the front matter: expected keys and values, got {type(data).__name__}")
     return data
+
+
+_KEY = re.compile(r"^(\w+)\s*:\s*(.*?)\s*$")
+
+
+def misplaced(text: str) -> tuple[int, str] | None:
+    """Line of and fault in front matter that was meant to make the page a chapter and does not; None where none is.
+
+    It is meant when it has the key file_format, or one that is nearly so.
+    """
+    marked = text.startswith("\ufeff")
+    lines = text.removeprefix("\ufeff").splitlines()
+    begin = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if not lines or lines[begin].strip() != "---":
+        return None
+    for number, line in enumerate(lines[begin + 1 :], begin + 2):
+        found = _KEY.match(line)
+        if line.startswith(("---", "...")):
+            break
+        if not found or not difflib.get_close_matches(found[1], ["file_format"], cutoff=0.8):
+            continue
+        if begin or marked:
+            why = "begins with a byte-order mark" if marked else "is empty"
+            return 1, f"the first line of the file must be --- (line 1 {why})"
+        if found[1] != "file_format":
+            return number, f"unknown key {found[1]}, did you mean file_format?"
+        if found[2].strip("'\"") != "mystnb":
+            return number, f"file_format: expected mystnb, got {found[2]!r}"
+    return None
 
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*(.*)$")

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from attnbook.bookkit.chapter import misplaced
+
 if TYPE_CHECKING:
     from markdown_it.token import Token
     from sphinx.application import Sphinx
@@ -48,7 +50,10 @@ def check(text: str, *, chapter: bool = False, cell_lines: int = CELL_LINES) -> 
 
 
 def is_chapter(name: str) -> bool:
-    """Is a page of this name (without suffix) a chapter of the book, to be executed? They begin with their number."""
+    """Is a page of this name (without suffix) a chapter of the book, to be executed? They begin with their number.
+
+    Such a page needs a chapter's front matter, as does every page with code cells; no other does.
+    """
     return _CHAPTER.match(name) is not None
 
 
@@ -66,12 +71,16 @@ class _Page:
         front = tokens[0].content if tokens and tokens[0].type == "front_matter" else ""
         executed = bool(re.search(r"^file_format:\s*mystnb\b", front, re.MULTILINE))
         cells = any(token.type == "fence" and token.info.startswith("{code-cell}") for token in tokens)
-        if (chapter or cells) and not executed:
-            yield Finding(
-                1,
-                "no front matter of a chapter: begin the page with lines ---, file_format: mystnb, "
-                "kernelspec: {name: python3}, ---, or its cells are not run",
-            )
+        if not executed:
+            if mistake := misplaced(self.text):
+                yield Finding(*mistake)
+            elif chapter or cells:
+                why = "its code cells are not run" if cells else "a page named NN-… needs it"
+                yield Finding(
+                    1,
+                    f"no front matter of a chapter, and {why}: begin the page with lines ---, file_format: mystnb, "
+                    "kernelspec: {name: python3}, ---",
+                )
         yield from self._block(tokens, 0)
 
     def _block(self, tokens: Sequence[Token], offset: int) -> Iterator[Finding]:

@@ -35,6 +35,48 @@ def test_a_page_with_code_cells_but_no_front_matter_is_refused_at_the_first_cell
         page(tmp_path, "---\ntitle: T\n---\n# T\n\n```{code-cell} ipython3\n1\n```\n")
 
 
+FIRST = r":1: the first line of the file must be --- \(line 1 "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n" + FRONT + "# T\n", FIRST + r"is empty\); begin the file with\n---\nfile_format"),
+        ("  \n\n" + FRONT, FIRST + r"is empty\)"),
+        ("\ufeff" + FRONT + "# T\n", FIRST + r"begins with a byte-order mark\)"),
+        (FRONT.replace("file_format", "file_fromat"), r":2: unknown key file_fromat, did you mean file_format\?"),
+        ("\n---\nfile-format: x\n---\n", None),
+        (
+            "---\ntitle: x\n" + FRONT[4:].replace("mystnb", "myst-nb"),
+            r":3: file_format: expected mystnb, got 'myst-nb'",
+        ),
+    ],
+)
+def test_front_matter_that_was_meant_for_a_chapter_and_makes_none_is_refused(tmp_path, text, message):
+    """The page would be shown with its settings as text, or not be run: also one without cells."""
+    if message is None:
+        assert page(tmp_path, text) is None
+        return
+    with pytest.raises(ChapterError, match=r"^test\S*/03-page\.md" + message):
+        page(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "\n---\n\n文。\n",
+        "---\ntitle: x\n---\n\nfile_format: mystnb\n",
+        "\ufeff# T\n",
+        "# T\n\n---\nfile_format: x\n",
+    ],
+)
+def test_other_pages_are_none_of_its_business(tmp_path, text):
+    """Rules, a page's title, an example in the text."""
+    assert page(tmp_path, text) is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -151,14 +151,37 @@ def test_a_wide_code_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "chapter"),
-    [("文。\n", True), ("---\ntitle: x\n---\n文。\n", True), ("```{code-cell} ipython3\n1\n```\n", False)],
+    ("text", "chapter", "why"),
+    [
+        ("文。\n", True, "a page named NN-… needs it"),
+        ("---\ntitle: x\n---\n文。\n", True, "a page named NN-… needs it"),
+        ("```{code-cell} ipython3\n1\n```\n", False, "its code cells are not run"),
+        ("```{code-cell} ipython3\n1\n```\n", True, "its code cells are not run"),
+    ],
 )
-def test_a_chapter_needs_its_front_matter(text: str, chapter: bool) -> None:
-    """A page that is a chapter by name, or has a cell, and would not be run."""
+def test_a_chapter_needs_its_front_matter(text: str, chapter: bool, why: str) -> None:
+    """A page that is a chapter by name, or has a cell that would not be run; no other page."""
     ((line, message),) = found(text, chapter=chapter)
     assert line == 1
-    assert message.startswith("no front matter of a chapter")
+    assert message.startswith(f"no front matter of a chapter, and {why}: begin the page with lines ---, file_format")
+    assert found("文。\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("\n" + FRONT, 1, "the first line of the file must be --- (line 1 is empty)"),
+        ("\ufeff" + FRONT, 1, "the first line of the file must be --- (line 1 begins with a byte-order mark)"),
+        (FRONT.replace("_format", "_fromat"), 2, "unknown key file_fromat, did you mean file_format?"),
+    ],
+)
+@pytest.mark.parametrize("chapter", [True, False])
+def test_front_matter_that_makes_no_chapter_is_said_once_with_what_is_wrong(
+    text: str, line: int, message: str, chapter: bool
+) -> None:
+    """Not that there is none."""
+    assert (line, message) in found(text, chapter=chapter)
+    assert not [said for _, said in found(text, chapter=chapter) if said.startswith("no front matter")]
 
 
 def test_chapters_are_known_by_their_number() -> None:
