@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TextIO, cast
 
+from attnbook.bookkit import entrance
 from attnbook.bookkit.execute import TIMEOUT, cores, execute
 
 _UNWRITABLE = {
@@ -63,6 +65,8 @@ def run_build(
             options = ["--builder", builder, *["--verbose"] * verbose, *["--strict"] * strict]
             command = [sys.executable, "-m", "attnbook.bookkit", "sphinx", str(book), *options, "--language"]
             status = max(subprocess.run([*command, language]).returncode for language in languages)
+        if builder == "html":
+            entrance.write(book / "_build" / builder, languages)
         ended = time.perf_counter()
     print(f"execution {executed - start:.1f} s, Sphinx {ended - executed:.1f} s", flush=True)
     if status == 0 and builder == "html":
@@ -81,12 +85,15 @@ def run_sphinx(
 ) -> int:
     """Run Sphinx in this process, which must not have run it before. The caller holds the build's lock.
 
-    `strict` makes every warning of Sphinx a failure, on the next build again. Raises CannotRun when Sphinx has to stop.
+    `strict` makes every warning of Sphinx a failure, on the next build again, and says at the end how many there were.
+    Raises CannotRun when Sphinx has to stop.
     """
     from sphinx.application import Sphinx
     from sphinx.errors import SphinxError
     from sphinx.util.console import nocolor
     from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    from attnbook.bookkit.warned import Warnings, shortened
 
     _leave_out_execution()
     if not sys.stderr.isatty():
@@ -94,16 +101,20 @@ def run_sphinx(
     output = book / "_build" / builder / language
     # Each builder has its own doctrees: a page that one has read again is no news to another.
     doctrees = book / "_build" / "doctrees" / (language if builder == "html" else f"{builder}-{language}")
+    project = book.resolve().parent
+    warnings = Warnings(sys.stderr, project)
     try:
         with patch_docutils(book), docutils_namespace():
             app = Sphinx(
                 book, book, output, doctrees, builder, confoverrides={"language": language},
-                status=sys.stdout if verbose else None, warning=sys.stderr, warningiserror=strict,
+                status=sys.stdout if verbose else None, warning=cast(TextIO, warnings), warningiserror=strict,
                 parallel=jobs or cores(),
             )  # fmt: skip
             app.build()
     except SphinxError as error:
-        raise CannotRun(f"{error.category}:\n{error}") from error
+        raise CannotRun(f"{error.category}:\n{shortened(str(error), project)}") from error
+    if strict and warnings.summary:
+        print(warnings.summary, file=sys.stderr, flush=True)
     return app.statuscode
 
 

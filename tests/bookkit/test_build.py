@@ -64,8 +64,9 @@ def test_pages_show_the_results_and_plain_pages_stay_plain(built):
 
 
 def test_the_output_folder_holds_what_a_host_is_given_and_nothing_else(built):
-    """What MyST-NB keeps for itself does not lie among the pages."""
-    assert [path.name for path in (built / "book/_build/html").iterdir()] == ["ja"]
+    """The book, and a page at the root that leads to it. What MyST-NB keeps for itself does not lie among the pages."""
+    assert sorted(path.name for path in (built / "book/_build/html").iterdir()) == ["index.html", "ja"]
+    assert "url=ja/index.html" in (built / "book/_build/html/index.html").read_text()
     assert not list((built / "book/_build/html").rglob("*.ipynb"))
 
 
