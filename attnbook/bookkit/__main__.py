@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     book, options.language, builder=options.builder, verbose=options.verbose, strict=options.strict
                 )
             case _:
-                return serve(book, language=options.language, port=options.port, host=options.host)
+                return serve(
+                    book, language=options.language, port=options.port, host=options.host,
+                    with_parent=options.with_parent,
+                )  # fmt: skip
     except build.CannotRun as error:
         print(error, file=sys.stderr)
         return 2
@@ -78,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--strict", action="store_true", help="a warning of Sphinx is a failure")
     for command in (sphinx, watch):
         command.add_argument("--language", default="ja")
+    watch.add_argument("--with-parent", action="store_true", help="end when the process that started it has ended")
     watch.add_argument("--host", default="127.0.0.1")
     watch.add_argument("--port", type=int, default=8000, help="0 finds a free one (%(default)s)")
     return parser
