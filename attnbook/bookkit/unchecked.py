@@ -42,8 +42,8 @@ def check(doctree: nodes.Element, languages: set[str]) -> Iterator[tuple[int | N
             for number in sorted(set.intersection(*numerals)):
                 yield (
                     _line(node),
-                    f"the number {number} in {place}, where no claim can stand and nobody would check it: "
-                    "say it without, or in the text",
+                    f"{place} cannot hold a claim: leave the number {number} out, write it in words, "
+                    "or move it into the text",
                 )
 
 

@@ -75,11 +75,10 @@ def _measurements(env: BuildEnvironment, domain: ClaimsDomain) -> tuple[Known, l
         new = made.measurement
         first_page, first = known.setdefault(new.id, (docname, made))
         if _amount(new) != _amount(first.measurement):
-            there = _made_at(env, first_page, first)
-            message = (
-                f"{new.id} is measured twice with different values: {_amount_text(new)} here, "
-                f"{_amount_text(first.measurement)} in {there}"
-            )
+            here, there = _made_at(env, docname, made), _made_at(env, first_page, first)
+            before, now = _amount_text(first.measurement), _amount_text(new)
+            places = f"{now} in {here}, {before} in {there}" if here != there else f"{before}, then {now}, in {here}"
+            message = f"{new.id} is measured twice with different values: {places}"
             conflicts.append(Failure(document_of(env, docname), made.line, "two values", message))
     return known, conflicts
 
@@ -98,7 +97,8 @@ def _amount_text(measurement: Measurement) -> str:
 
 def _made_at(env: BuildEnvironment, docname: str, made: Measured) -> str:
     cell = f" cell {made.cell}" if made.cell is not None else f":{made.line}"
-    return document_of(env, docname) + cell
+    by = f" by {made.measurement.experiment}" if made.measurement.experiment else ""
+    return f"{document_of(env, docname)}{cell}{by}"
 
 
 def _unquoted(env: BuildEnvironment, domain: ClaimsDomain, known: Known) -> Iterator[Failure]:

@@ -71,8 +71,22 @@ def test_one_id_measured_twice_with_different_values(tmp_path):
     built = project.build()
     assert built.code == 1
     assert built.failures == [
-        "book/z.md:3: a.prob is measured twice with different values: 0.870001 here, 0.87 in book/index.md cell 3"
+        "book/z.md:3: a.prob is measured twice with different values: "
+        "0.870001 in book/z.md cell 3, 0.87 in book/index.md cell 3 by pkg.experiment"
     ]
+
+
+def test_one_id_measured_twice_in_one_cell(tmp_path):
+    """Both are said to be there; two experiments are told apart by their names."""
+    project = Project(tmp_path)
+    one, other = (measured("a.x", *row) for row in ((8, 'experiment="pkg.one"'), (9, 'experiment="pkg.other"')))
+    project.write("index.md", "# A\n\n" + one + other + "\n{claim}`8 <a.x>`\n")
+    told = "book/index.md:5: a.x is measured twice with different values: "
+    assert project.build().failures == [
+        told + "9 in book/index.md cell 3 by pkg.other, 8 in book/index.md cell 3 by pkg.one"
+    ]
+    project.write("index.md", "# A\n\n" + measured("a.x", 8) + measured("a.x", 9) + "\n{claim}`8 <a.x>`\n")
+    assert project.build().failures == [told + "8, then 9, in book/index.md cell 3"]
 
 
 @pytest.mark.parametrize(
