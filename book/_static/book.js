@@ -21,9 +21,14 @@
     }
   });
 
+  // From a folder, without a server, no page can be fetched to quote from: a search finds titles alone then.
+  if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") {
+    DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+  }
+
   // A found passage is quoted without the LaTeX behind its formulas and without the cards of its numbers.
   addEventListener("DOMContentLoaded", () => {
-    if (typeof Search === "undefined" || !Search.htmlToText) return;
+    if (typeof Search === "undefined" || !Search.htmlToText) return; // only the search page has it
     const htmlToText = Search.htmlToText;
     Search.htmlToText = (html, anchor) => {
       const page = new DOMParser().parseFromString(html, "text/html");
