@@ -31,7 +31,7 @@ EXTENSIONS: Final = ("attrs_block", "attrs_inline", "colon_fence", "deflist", "d
 _DIRECTIVE = re.compile(r"\{([\w:.+-]+)\}\s*(.*)")
 _CHAPTER = re.compile(r"\d\d-")
 # Directives whose content is no Markdown: nothing in there is prose.
-_OPAQUE = {"code", "code-block", "literalinclude", "toctree", "math", "bibliography", "raw"}
+_OPAQUE = {"code", "code-block", "literalinclude", "toctree", "math", "bibliography", "raw", "eval-rst"}
 _REMOVED = re.compile(r"\bremove-(?:output|cell)s?\b")
 _PICTURES = {"figure", "image", "plot"}
 
@@ -93,6 +93,10 @@ class _Page:
                     yield Finding(line, f"heading {title!r} has no label: put (some-label)= on the line before it")
             elif token.type == "inline":
                 yield from _inline(token, line)
+            elif token.type == "code_block":
+                yield Finding(
+                    line, "indented text becomes code and is not checked; use a ``` fence or take out the indent"
+                )
             elif token.type in ("fence", "colon_fence"):
                 yield from self._fence(token, line)
 

@@ -89,6 +89,46 @@ def test_a_line_break_that_does_no_harm(text: str) -> None:
     assert found(text) == [] or "  \n" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("文。\n\n    比は9です。\n", 3),
+        ("文。\n\n\t比は9です。\n", 3),
+        ("\t比は9です。\n", 1),
+        ("- 文\n\n      比は9です。\n", 3),
+        (":::{note}\n:class: x\n\n文。\n\n    比は9です。\n:::\n", 6),
+        ("(a)=\n# 題\n    比は9です。\n", 3),
+        ("> 文。\n>\n>     比は9です。\n", 3),
+    ],
+)
+def test_an_indented_paragraph_is_code_that_nobody_checks(text: str, line: int) -> None:
+    """By a tab or by four spaces, in any block."""
+    assert found(text) == [
+        (line, "indented text becomes code and is not checked; use a ``` fence or take out the indent")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- 箇条\n\n  続き\n",
+        "- 箇条\n  - 中\n\n    続き\n\n    - その中\n\n      続き\n",
+        "1. 箇条\n\n   続き\n",
+        "10. 箇条\n\n    続き\n",
+        "text\n    goes on\n",
+        "[^a]\n\n[^a]: 脚注\n\n    続き\n",
+        "用語\n: 定義\n\n    続き\n",
+        "```python\nif x:\n    y = 9\n\n    z = 9\n```\n",
+        "$$\nx\n\n    = y\n$$\n",
+        "```{eval-rst}\n.. note::\n\n    reStructuredText\n```\n",
+        FRONT + "```{code-cell} ipython3\n\n    \n    x = 1\n```\n",
+    ],
+)
+def test_an_indent_that_continues_something(text: str) -> None:
+    """What goes on in a list, a footnote or a definition is text; what stands in a fence is code already."""
+    assert found(text) == []
+
+
 def test_a_heading_needs_a_label() -> None:
     """A Japanese heading without one is called id1, and links to it break when another comes before it."""
     text = "(top)=\n# 題\n\n## 節\n\n(other)=\n\n### 小節\n"
