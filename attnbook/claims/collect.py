@@ -16,7 +16,7 @@ from attnbook.claims.domain import Claim, claims_domain
 from attnbook.claims.mime import CELLS_SEEN
 from attnbook.claims.neighbours import outside
 from attnbook.claims.nodes import claim_node, file_of_node, line_of_node, page_text
-from attnbook.claims.placement import Printed, forbidden_place, printed_roles
+from attnbook.claims.placement import Printed, forbidden_place, printed_roles, unbraced_roles, unknown_roles
 from attnbook.claims.prose import Block, blocks
 from attnbook.claims.settings import language_of, relative, source_language
 from attnbook.claims.sources import LITERAL, line_of, read_source, roles_in
@@ -52,6 +52,7 @@ class Collector:
         for printed in printed_roles(self.document):
             if not printed.allowed:
                 self._printed(printed)
+        self._no_roles()
         for block in blocks(self.document):
             language = self._language(block.node)
             self._hidden_order(block)
@@ -110,6 +111,18 @@ class Collector:
             why += " (a backtick missing?)"
         snippets = [line for line in printed.text.split("\n") if LITERAL.search(line)] + [shown]
         self._problem(printed.node, "printed", f"{shown} {why}: a role works in running text only", snippets)
+
+    def _no_roles(self) -> None:
+        """Refuse what was meant to be a role and is none."""
+        for node, text, role in unbraced_roles(self.document):
+            wrong = f"{role} without its braces" if role else f"`{text}` is code, and bound to nothing"
+            rst = file_of_node(node, self.path).suffix == ".rst"
+            mended = f":{role or 'claim'}:`{text}`" if rst else f"{{{role or 'claim'}}}`{text}`"
+            self._problem(node, "printed", f"{wrong}: write {mended}", [f"`{text}`", text])
+        for note, name, near in unknown_roles(self.document):
+            note.line = note.line or note.get("line")
+            message = f"unknown role {name}: did you mean {near}?"
+            self._problem(note, "unknown role", message, [f"{{{name}}}", f":{name}:"])
 
     def _neighbours(self, block: Block, language: str) -> None:
         for start, node in block.claims:

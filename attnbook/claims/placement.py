@@ -2,11 +2,13 @@
 
 A role belongs in running text: paragraphs, list items, table cells, captions, admonitions (their titles too),
 footnotes, definitions, emphasis and links. In a heading it would be copied into menus, tabs and search results; in alt
-text, maths, front matter and code it is lost or printed as it is written. Both are refused.
+text, maths, front matter and code it is lost or printed as it is written. Both are refused; so is what looks like a
+role and is none, since its number would be on the page with nothing behind it.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +17,15 @@ from docutils import nodes
 from sphinx import addnodes
 
 from attnbook.claims.nodes import claim_node
-from attnbook.claims.sources import LITERAL
+from attnbook.claims.roles import read_role
+from attnbook.claims.sources import LITERAL, ROLES
 
 SHOWN_AS_SOURCE = frozenset({"md", "markdown", "myst", "rst", "rest", "restructuredtext"})
 """Languages of code blocks that show how a page is written: only there may a role be printed."""
+_UNBRACED = re.compile(rf"(?P<role>{'|'.join(ROLES)})[^\w\s]?$|｝$")
+"""What stands directly before the backticks where a role has not its braces, or has full-width ones."""
+_BOUND = re.compile(r"(?!#)\S.*\s<\w+(?:\.\w+)+>", re.DOTALL)  # but #include <a.h>
+_UNKNOWN = re.compile(r"Unknown interpreted text role \W(?P<name>.+?)\W\.")
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOT_TEXT = frozenset(
     {"ids", "names", "dupnames", "classes", "backrefs", "refname", "refid", "refuri", "raw", "source", "rawsource"}
@@ -73,6 +80,37 @@ def printed_roles(document: nodes.document) -> Iterator[Printed]:
                     for text in _strings(value):
                         if LITERAL.search(text):
                             yield Printed(node, text, _place_of_attribute(node, name))
+
+
+def unbraced_roles(document: nodes.document) -> Iterator[tuple[nodes.Element, str, str]]:
+    """Code of the form `text <an.id>`: its node, its text, and the role it was meant to be, "" where that is unknown.
+
+    Without `{claim}` before it Markdown takes the backticks for code, and reStructuredText for a title.
+    """
+    for node in document.findall(nodes.TextElement):
+        if not isinstance(node, nodes.literal | nodes.title_reference):
+            continue
+        text = node.astext()
+        place = node.parent.index(node)
+        before = node.parent.children[place - 1].astext() if place else ""
+        opening = _UNBRACED.search(before)
+        malformed = read_role(text)[2]
+        # With its braces, but parted from them by a space, it is refused as printed.
+        printed = LITERAL.search(text) or LITERAL.search(before.rstrip()[-8:])
+        if not printed and (_BOUND.fullmatch(text) or (opening and not malformed)):
+            yield node, text, str(opening["role"] or "") if opening else ""
+
+
+def unknown_roles(document: nodes.document) -> Iterator[tuple[nodes.Element, str, str]]:
+    """Roles that nobody knows and that are nearly one of ours: the parser's note of it, their name, and ours.
+
+    Markdown's parser drops the text of such a role.
+    """
+    for note in document.findall(nodes.system_message):
+        match = _UNKNOWN.search(note.astext())
+        near = difflib.get_close_matches(match["name"].lower(), ROLES, n=1) if match else []
+        if match and near:
+            yield note, match["name"], near[0]
 
 
 def _in_claim(node: nodes.Node) -> bool:

@@ -178,3 +178,53 @@ def test_what_is_included_is_reported_in_its_own_file(tmp_path, suffix, role, in
         (f"book/index.{suffix}:13", "unowned"),
         ("book/part.txt:3", "drift"), ("book/part.txt:5", "unowned"), ("book/part.txt:7", "printed"),
     ]  # fmt: skip
+
+
+NO_ROLES = {
+    "no braces": ("Two claim`0.95 <a.prob>`.", "claim without its braces: write {claim}`0.95 <a.prob>`"),
+    "no braces around a statement": ("所、holds`真だ <a.b>`。", "holds without its braces: write {holds}`真だ <a.b>`"),
+    "an id of one word": ("Two claim`0.95 <prob>`.", "claim without its braces: write {claim}`0.95 <prob>`"),
+    "full-width braces": ("約｛claim｝`999個 <a.b>`。", "claim without its braces: write {claim}`999個 <a.b>`"),
+    "one brace": ("Two claim}`0.95 <a.prob>`.", "claim without its braces: write {claim}`0.95 <a.prob>`"),
+    "other brackets": ("Two [claim]`0.95 <a.prob>`.", "claim without its braces: write {claim}`0.95 <a.prob>`"),
+    "a misspelt name in full-width braces": (
+        "｛calim｝`0.95 <prob>`", "`0.95 <prob>` is code, and bound to nothing: write {claim}`0.95 <prob>`",
+    ),
+    "nothing before": (
+        "Two `nothing <a.b>`.", "`nothing <a.b>` is code, and bound to nothing: write {claim}`nothing <a.b>`",
+    ),
+    "misspelt": ("Two {calim}`0.95 <a.prob>`.", "unknown role calim: did you mean claim?"),
+    "plural": ("Two {hold}`true <a.prob>`.", "unknown role hold: did you mean holds?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NO_ROLES)
+def test_what_looks_like_a_role_and_is_none(tmp_path, form):
+    """A number in it would be on the page with nothing behind it: refused at its line, with the way to write it."""
+    text, message = NO_ROLES[form]
+    built = build_page(tmp_path, f"{HEAD}One\n{text}\n")
+    assert built.failures == [f"book/index.md:9: {message}"]
+
+
+def test_what_looks_like_a_role_in_restructuredtext(tmp_path):
+    """Single and double backticks, and the way to write it there."""
+    project = Project(tmp_path, extensions=())
+    page = "A\n=\n\n.. measured:: a.b True\n\nOne :holds:`so <a.b>`.\n\n"
+    project.write("index.rst", f"{page}Two ``so <a.b>``.\n\nThree `so <a.b>`.\n\nFour :hold:`so <a.b>`.\n")
+    wrong = "`so <a.b>` is code, and bound to nothing: write :claim:`so <a.b>`"
+    assert project.build().failures == [
+        f"book/index.rst:8: {wrong}", f"book/index.rst:10: {wrong}",
+        "book/index.rst:12: unknown role hold: did you mean holds?",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The claim `List <T>` is code.", "One `#include <a.h>`.", "One `x <a.b> y`.", "One `<a.b>`.", "One `a<b.c>`.",
+        "```md\nTwo claim`0.95 <a.prob>`.\n```", "One {kbd}`Enter` and `d = 64`.", "Proclaim `x`.",
+    ],
+)  # fmt: skip
+def test_other_code_is_no_role(tmp_path, text):
+    """Types, headers, tags; and a block of Markdown shows how a page is written."""
+    assert build_page(tmp_path, HEAD + text + "\n").failures == []
