@@ -53,6 +53,8 @@ def run_build(
         os.environ["ATTNBOOK_BASE_URL"] = base_url
     with _writing(book), _locked(book):
         start = time.perf_counter()
+        for ledger in (book / "_build").glob("ledger*.json"):
+            ledger.unlink()  # a build that fails or is stopped before its claims are judged leaves no older verdicts
         outcome = execute(book, jobs=jobs, timeout=timeout)
         if outcome.status:
             print("Sphinx was not started: mend the chapters first", file=sys.stderr, flush=True)
