@@ -1,0 +1,47 @@
+"""README: what it shows runs, what it names is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_its_package_snippet_runs():
+    """The lines under "Use the package" give what the section says."""
+    section = README.split("## Use the package")[1].split("\n## ")[0]
+    (snippet,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, np.ndarray] = {}
+    exec(snippet, names)
+    assert names["out"].shape == (1, 8, 5, 64)
+    assert names["lse"].shape == (1, 8, 5)
+    np.testing.assert_array_equal(names["out"][:, :, 0], names["v"][:, :, 0])  # the first query sees itself alone
+
+
+def test_its_sessions_are_the_noxfile_s():
+    """The table lists every session, and only those."""
+    table = README.split("| session |")[1].split("\n\n")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    defined = re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(defined)
+
+
+def test_ci_runs_the_two_commands_as_readme_has_them():
+    """What README promises is what is checked, word for word."""
+    commands = re.findall(r"^    (python -m pip install nox && .*)$", README, re.MULTILINE)
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert len(commands) == 2
+    assert set(commands) <= set(run)
+
+
+def test_files_that_the_documents_name_are_there():
+    """Paths in README and CONTRIBUTING exist, but for what a build makes."""
+    for page in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:book|tests|attnbook|\.ci)/[\w./-]+)`", text):
+            if "_build" not in path and "NAME" not in path and "NN-" not in path:
+                assert (ROOT / path).exists(), f"{page} names {path}"
