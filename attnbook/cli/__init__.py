@@ -7,7 +7,9 @@ not, and prints JSON when asked with --json.
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +32,9 @@ class CannotRun(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 fine, 1 found something, 2 could not run."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # the book is Japanese: a terminal that isn't must not stop the command
+            stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     name, rest = _command(words)
     run: Callable[[Sequence[str]], int] = importlib.import_module(f"attnbook.cli.{name}").main
@@ -52,6 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"attnbook {name}: interrupted", file=sys.stderr)
         return COULD_NOT_RUN
     return status
+
+
+def print_json(data: object) -> None:
+    """Print data as JSON; all but ASCII is escaped where standard output is not UTF-8, so that it stays JSON there."""
+    utf8 = codecs.lookup(getattr(sys.stdout, "encoding", None) or "utf-8").name == "utf-8"
+    print(json.dumps(data, ensure_ascii=not utf8, indent=2))
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:

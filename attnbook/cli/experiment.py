@@ -7,7 +7,6 @@ import ast
 import contextlib
 import importlib
 import inspect
-import json
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnbook import experiments
-from attnbook.cli import FINE, CannotRun
+from attnbook.cli import FINE, CannotRun, print_json
 from attnbook.measure import Findings
 
 
@@ -124,7 +123,7 @@ def _keywords(name: str, settings: Sequence[str], parameters: Mapping[str, inspe
 
 def _print_list(found: list[Summary], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([summary._asdict() for summary in found], ensure_ascii=False, indent=2))
+        print_json([summary._asdict() for summary in found])
         return
     width = max((len(summary.name) for summary in found), default=0)
     for summary in found:
@@ -136,7 +135,7 @@ def _print_list(found: list[Summary], *, as_json: bool) -> None:
 
 def _print_findings(findings: Findings, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([measurement.as_json() for measurement in findings], ensure_ascii=False, indent=2))
+        print_json([measurement.as_json() for measurement in findings])
         return
     for measurement in findings:
         kind = f"  [{measurement.kind}]" if measurement.kind != "measured" else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnbook.claims import ledger as ledgers
 from attnbook.claims.entries import Ledger
-from attnbook.cli import FINE, FOUND, CannotRun
+from attnbook.cli import FINE, FOUND, CannotRun, print_json
 
 if TYPE_CHECKING:
     from attnbook.claims.rewrite import Edit, Refusal, Source
@@ -48,7 +47,10 @@ def _ledger(arguments: Sequence[str]) -> int:
     ledger = ledgers.load(path)
     if options.update:
         return _update(ledger, path, options.update, write=options.write, as_json=options.json)
-    print(json.dumps(ledger.as_json(), ensure_ascii=False, indent=2) if options.json else ledgers.table(ledger))
+    if options.json:
+        print_json(ledger.as_json())
+    else:
+        print(ledgers.table(ledger))
     return FINE if ledgers.is_fine(ledger) else FOUND
 
 
@@ -67,7 +69,10 @@ def _diff(arguments: Sequence[str]) -> int:
         difference = ledger_diff.compare(ledgers.load(options.old), ledgers.load(options.new))
     except ValueError as error:
         raise CannotRun(str(error)) from error
-    print(json.dumps(difference.as_json(), ensure_ascii=False, indent=2) if options.json else difference)
+    if options.json:
+        print_json(difference.as_json())
+    else:
+        print(difference)
     return FOUND if difference else FINE
 
 
@@ -129,4 +134,4 @@ def _print_update_json(
         ],
         "translations": list(outdated),
     }
-    print(json.dumps(data, ensure_ascii=False, indent=2))
+    print_json(data)

@@ -1,6 +1,7 @@
 """The command `attnbook` itself: dispatch, exit status, lightness."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -82,6 +83,31 @@ def test_cannot_run_is_one_line_on_standard_error(monkeypatch, capsys):
     assert captured.out == ""
     assert captured.err.startswith("attnbook experiment: there is no experiment 'no_such_experiment'; there are: ")
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_standard_output_need_not_be_utf8(tmp_path, encoding):
+    """What its encoding lacks is escaped, in tables and in messages; with --json it stays JSON."""
+    claim = DRIFTED | {"text": "約3µ", "verdict": "fine", "document": "本.md"}
+    data = {"version": 1, "language": "ja", "failures": [], "claims": [claim]}
+    (tmp_path / "ledger.json").write_text(json.dumps(data))
+
+    def attnbook(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "attnbook", *arguments],
+            capture_output=True, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": encoding},
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    escaped = {"ascii": rb"\u7d043\xb5", "cp1252": b"\\u7d043\xb5", "utf-8": "約3µ".encode()}[encoding]
+    status, printed, wrong = attnbook("ledger", "--file", "ledger.json")
+    assert (status, wrong) == (0, b"")
+    assert escaped in printed
+    status, printed, _ = attnbook("ledger", "--file", "ledger.json", "--json")
+    assert (status, json.loads(printed)["claims"][0]["text"]) == (0, "約3µ")
+    assert attnbook("experiment")[::2] == (0, b"")
+    status, _, wrong = attnbook("experiment", "実験")
+    assert (status, wrong.count(b"\n")) == (2, 1)
 
 
 DRIFTED = {
