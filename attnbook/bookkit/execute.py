@@ -96,11 +96,17 @@ class _Run:
 
     async def _all(self, pending: Sequence[Chapter], jobs: int) -> None:
         gate = asyncio.Semaphore(jobs)
-        everything = asyncio.gather(*(self._one(chapter, gate) for chapter in pending))
+        tasks = [asyncio.ensure_future(self._one(chapter, gate)) for chapter in pending]
+        everything = asyncio.gather(*tasks)
         with contextlib.suppress(NotImplementedError):
             # Asked to end, end the kernels too. (Ctrl-C arrives as a cancellation by itself.)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, everything.cancel)
-        await everything
+        try:
+            await everything
+        finally:  # when one result can't be written, the others end before the loop does, each with its kernel
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, chapter: Chapter, gate: asyncio.Semaphore) -> None:
         async with gate:

@@ -166,19 +166,41 @@ def test_a_build_of_pages_that_was_stopped_is_not_taken_for_finished(tree):
     assert notebook.read_text() == before
 
 
+def small_files():
+    """Files may grow to 20 kB only from here on."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+
 def test_pages_that_cannot_be_written_are_2_and_the_next_build_is_right(tree):
-    """Files may grow to 20 kB only, which is less than Sphinx needs: as on a full disk."""
+    """20 kB are less than Sphinx needs: as on a full disk."""
     shutil.rmtree(tree / "book/_build/html")
 
-    def small():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    status, _, err = run("build", "book", tree=tree, preexec_fn=small)
+    status, _, err = run("build", "book", tree=tree, preexec_fn=small_files)
     assert status == 2
     assert "can't write below book/_build: [Errno 27] File too large" in err
     assert "Traceback" not in err
     assert run("build", "book", tree=tree)[0] == 0
     assert "first says seven" in page(tree, "01-first")
+
+
+def test_a_result_that_cannot_be_written_is_2_in_one_line_while_other_chapters_run(tmp_path):
+    """The chapter that still runs is ended, with nothing more said; the next build is right."""
+    big = "import os, time\nwhile not os.path.exists('on'): time.sleep(0.05)\nprint('big says', 5_000 * 'words ')"
+    slow = (
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'on')\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\nprint('slow says done')"
+    )
+    pages = {"conf.py": CONF, "index.md": PAGES["index.md"], "big.md": chapter(big), "slow.md": chapter(slow)}
+    book = write(tmp_path / "book", pages)
+    status, _, err = run("build", book, "--jobs", "2", preexec_fn=small_files)
+    assert (status, err) == (2, f"can't write below {book / '_build'}: [Errno 27] File too large\n")
+    pid = int((book / "on").read_text())
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() or "Z (zombie)" in Path(f"/proc/{pid}/status").read_text())
+    (book / "go").touch()
+    status, out, err = run("build", book)
+    assert (status, "2 chapters executed" in out, err) == (0, True, "")
+    assert "big says words" in page(tmp_path, "big")
+    assert "slow says done" in page(tmp_path, "slow")
 
 
 def test_an_output_folder_that_cannot_be_made_is_2_before_anything_runs(tmp_path):
