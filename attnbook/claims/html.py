@@ -65,6 +65,8 @@ def card(entry: LedgerEntry, name: str, link: tuple[str, str], language: str | N
         f'<span class="claim-row"><span class="claim-key">{escape(key)}:</span> {value}</span> '
         for key, value in _rows(entry, link, words(language), language)
     )
+    # A card repeats "measured", "accepts" and the number once a claim: Pagefind, a search that many static sites use,
+    # would find every page for them. Where there is no Pagefind the attribute says nothing to anyone.
     return (
         f'<span class="claim-card" role="tooltip" id="{escape(name)}" translate="no" data-pagefind-ignore="all">'
         f"{rows.rstrip()}</span>"

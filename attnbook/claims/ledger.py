@@ -10,7 +10,6 @@ from pathlib import Path
 from attnbook.claims.entries import Ledger, LedgerEntry
 from attnbook.measure import format_value
 
-USUAL_PLACE = Path("book", "_build", "ledger.json")
 _LONGEST = 40  # places of a terminal that a statement may take in the table
 
 
@@ -18,30 +17,16 @@ class NoLedger(Exception):
     """There is no ledger to read, or it is not one; the text says what to do."""
 
 
-def find(start: Path) -> Path:
-    """The ledger of the book that a folder lies in: looked for in the folder and in those above it.
-
-    Raises NoLedger, which says how to make one.
-    """
-    for folder in (start, *start.parents):
-        if (folder / USUAL_PLACE).is_file():
-            return folder / USUAL_PLACE
-    raise NoLedger(
-        f"there is no {USUAL_PLACE.as_posix()} here or in a folder above: build the book first "
-        "(nox -s build), or name another ledger with --file"
-    )
-
-
 def load(path: Path) -> Ledger:
     """The ledger in a file. Raises NoLedger for a file that is missing, unreadable, or no ledger."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NoLedger(f"there is no ledger at {path}: build the book first (nox -s build)") from None
+        raise NoLedger(f"there is no ledger at {path}: a build writes it") from None
     except OSError as error:
         raise NoLedger(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise NoLedger(f"{path} is not JSON ({error}): build the book again") from error
+        raise NoLedger(f"{path} is not JSON ({error}): build again") from error
     try:
         return Ledger.from_json(data)
     except (KeyError, TypeError, AttributeError) as error:

@@ -15,6 +15,9 @@ from attnbook.cli import FINE, FOUND, CannotRun, print_json
 if TYPE_CHECKING:
     from attnbook.claims.rewrite import Edit, Refusal, Source
 
+USUAL_PLACE = Path("book", "_build", "ledger.json")
+"""Where this book's builds leave the ledger; that of another project is named with --file."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Print, compare or update. Exit status 1: a claim is not fine, something moved, something is to be rewritten."""
@@ -32,7 +35,7 @@ def _ledger(arguments: Sequence[str]) -> int:
         description="Print every claim of the last build with its verdict. Exit status 1 if anything is not fine.",
         epilog="attnbook ledger diff OLD NEW compares two ledgers; see attnbook ledger diff --help.",
     )
-    parser.add_argument("--file", type=Path, help="the ledger (default: book/_build/ledger.json, here or above)")
+    parser.add_argument("--file", type=Path, help=f"the ledger (default: {USUAL_PLACE.as_posix()}, here or above)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--update", nargs="+", metavar="ID",
@@ -43,7 +46,7 @@ def _ledger(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.write and not options.update:
         raise CannotRun("--write needs --update and the ids to rewrite")
-    path = options.file or ledgers.find(Path.cwd())
+    path = options.file or find(Path.cwd())
     ledger = ledgers.load(path)
     if options.update:
         return _update(ledger, path, options.update, write=options.write, as_json=options.json)
@@ -52,6 +55,20 @@ def _ledger(arguments: Sequence[str]) -> int:
     else:
         print(ledgers.table(ledger))
     return FINE if ledgers.is_fine(ledger) else FOUND
+
+
+def find(start: Path) -> Path:
+    """The ledger of the book that a folder lies in: looked for in the folder and in those above it.
+
+    Raises CannotRun, which says how to make one.
+    """
+    for folder in (start, *start.parents):
+        if (folder / USUAL_PLACE).is_file():
+            return folder / USUAL_PLACE
+    raise CannotRun(
+        f"there is no {USUAL_PLACE.as_posix()} here or in a folder above: build the book first "
+        "(nox -s build), or name another ledger with --file"
+    )
 
 
 def _diff(arguments: Sequence[str]) -> int:

@@ -59,13 +59,25 @@ def test_file_names_another_ledger(book, tmp_path, capsys):
     assert cli.main(["ledger", "--file", str(tmp_path / "other.json")]) == 1
 
 
+@pytest.mark.parametrize("folder", ["book", "book/deep/er"])
+def test_the_ledger_is_found_from_any_folder_of_the_project(book, monkeypatch, capsys, folder):
+    """It is looked for above, too."""
+    (book / folder).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(book / folder)
+    assert cli.main(["ledger"]) == 0
+    assert capsys.readouterr().out.endswith("\n1 judged, 0 unowned\n")
+
+
 def test_no_ledger_is_status_2(tmp_path, monkeypatch, capsys):
     """Without a ledger the command says how to make one."""
     monkeypatch.chdir(tmp_path)
     assert cli.main(["ledger"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("attnbook ledger: there is no book/_build/ledger.json here or in a folder above: ")
+    assert captured.err == (
+        "attnbook ledger: there is no book/_build/ledger.json here or in a folder above: "
+        "build the book first (nox -s build), or name another ledger with --file\n"
+    )
 
 
 def test_diff(red, capsys):
