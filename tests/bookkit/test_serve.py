@@ -1,6 +1,7 @@
 """The author's loop: a change is executed, built and served; a failure is said, and the old pages stay."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,10 +15,10 @@ from tests.bookkit.small_book import PAGES, command, wait_for, write
 
 
 def until(process, end):
-    """The lines the server prints, to the one that ends so."""
+    """The lines the server prints, without their colours, to the one that ends so."""
     lines = []
     for line in process.stdout:
-        lines.append(line.rstrip())
+        lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip())
         if lines[-1].endswith(end):
             return lines
     raise AssertionError(f"the server ended: {lines} {process.stderr.read()}")
@@ -42,7 +43,7 @@ def test_a_change_is_executed_and_served_and_a_failure_said(tmp_path):
     with command("serve", book, "--port", port) as process:
         try:
             assert "2 chapters executed" in " ".join(until(process, f"serving {address}"))
-            until(process, "Waiting to detect changes...\x1b[0m")
+            until(process, "Waiting to detect changes...")
             assert "first says seven" in wait_for(page)
             assert "websocket-reload" in page()
             time.sleep(1)  # nothing says when the watching begins
@@ -88,7 +89,7 @@ def test_the_server_ends_with_its_parent_when_it_is_asked_to(tmp_path):
                           stderr=subprocess.PIPE) as parent:  # fmt: skip
         pid = int(parent.stdout.readline())
         try:
-            until(parent, "Waiting to detect changes...\x1b[0m")
+            until(parent, "Waiting to detect changes...")
             parent.kill()
             parent.wait()
             wait_for(
