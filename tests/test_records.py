@@ -186,6 +186,11 @@ def test_a_chapter_depends_on_the_record_and_the_sources_behind_it(book, tmp_pat
 
 
 def test_outside_a_chapter_declaring_does_nothing(book, monkeypatch):
-    """Tests and the command line run experiments too."""
+    """Tests and the command line run experiments too: no file is made, none is read."""
     monkeypatch.delenv("ATTNBOOK_TRACE", raising=False)
-    depends_on("nowhere")
+    before = sorted(book.parent.rglob("*"))
+    monkeypatch.setattr("attnbook.records.os.open", None)
+    monkeypatch.setattr("attnbook.records.Path.open", None)
+    depends_on(book / "records" / "flash.json")
+    monkeypatch.undo()
+    assert sorted(book.parent.rglob("*")) == before

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnbook.bookkit import build
+from attnbook.bookkit import build, entrance
 from attnbook.bookkit.execute import TIMEOUT
 from attnbook.bookkit.serve import serve
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return build.run_execute(book, jobs=options.jobs, timeout=options.timeout, only=options.only)
             case "build":
                 return build.run_build(
-                    book, languages=options.language or ["ja"], jobs=options.jobs, timeout=options.timeout,
+                    book, languages=options.language or [entrance.SOURCE], jobs=options.jobs, timeout=options.timeout,
                     builder=options.builder, base_url=options.base_url, verbose=options.verbose,
                     strict=options.strict,
                 )  # fmt: skip
@@ -73,14 +73,16 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--jobs", type=_positive, help="chapters run side by side (default: one a core)")
         command.add_argument("--timeout", type=_seconds, default=TIMEOUT, help="seconds a cell may take (%(default)g)")
     execute.add_argument("--only", nargs="+", default=[], metavar="CHAPTER", help="only these, such as 03-scaling")
-    full.add_argument("--language", action="append", help="ja, ko or en; may be given several times (default: ja)")
+    full.add_argument(
+        "--language", action="append", help=f"ja, ko or en; may be given several times (default: {entrance.SOURCE})"
+    )
     full.add_argument("--base-url", default="", help="address the book will have, for canonical links")
     for command in (full, sphinx):
         command.add_argument("--builder", default="html", help="Sphinx's builder (%(default)s)")
         command.add_argument("--verbose", action="store_true", help="show what Sphinx says on its way")
         command.add_argument("--strict", action="store_true", help="a warning of Sphinx is a failure")
     for command in (sphinx, watch):
-        command.add_argument("--language", default="ja")
+        command.add_argument("--language", default=entrance.SOURCE)
     watch.add_argument("--with-parent", action="store_true", help="end when the process that started it has ended")
     watch.add_argument("--host", default="127.0.0.1")
     watch.add_argument("--port", type=int, default=8000, help="0 finds a free one (%(default)s)")

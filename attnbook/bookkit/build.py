@@ -35,7 +35,7 @@ def run_execute(book: Path, *, jobs: int | None = None, timeout: float = TIMEOUT
 def run_build(
     book: Path,
     *,
-    languages: Sequence[str] = ("ja",),
+    languages: Sequence[str] = (entrance.SOURCE,),
     jobs: int | None = None,
     timeout: float = TIMEOUT,
     builder: str = "html",
@@ -53,8 +53,9 @@ def run_build(
         os.environ["ATTNBOOK_BASE_URL"] = base_url
     with _writing(book), _locked(book):
         start = time.perf_counter()
-        for ledger in (book / "_build").glob("ledger*.json"):
-            ledger.unlink()  # a build that fails or is stopped before its claims are judged leaves no older verdicts
+        for language in languages:  # a build that fails or is stopped before it judges leaves no older verdicts
+            name = "ledger.json" if language == entrance.SOURCE else f"ledger.{language}.json"
+            (book / "_build" / name).unlink(missing_ok=True)
         outcome = execute(book, jobs=jobs, timeout=timeout)
         if outcome.status:
             print("Sphinx was not started: mend the chapters first", file=sys.stderr, flush=True)

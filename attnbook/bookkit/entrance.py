@@ -5,10 +5,11 @@ Each language has a folder of its own, so without it a host would show a list of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from attnbook.claims.entries import write_whole
 
 SOURCE: Final = "ja"
 """The language that the book is written in."""
@@ -45,9 +46,4 @@ def write(html: Path, languages: Sequence[str]) -> None:
     page = html / "index.html"
     if page.is_file() and page.read_text(encoding="utf-8") == text:
         return
-    new = html / f".index.{os.getpid()}"
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(page)
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(page, text)

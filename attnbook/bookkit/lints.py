@@ -200,7 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; see the module."""
     parser = argparse.ArgumentParser(prog="python -m attnbook.bookkit.lints", description="Lint the pages of a book.")
     parser.add_argument("paths", nargs="+", type=Path, help="the book's folder, or single pages")
-    parser.add_argument("--cell-lines", type=int, default=CELL_LINES, help="lines a code cell may have (default 10)")
+    parser.add_argument(
+        "--cell-lines", type=int, default=CELL_LINES, help="lines a code cell may have (default %(default)s)"
+    )
     options = parser.parse_args(arguments)
     count = 0
     for path in options.paths:

@@ -27,7 +27,7 @@ FORMAT = 1
 """Part of every key: raise it when the way chapters are run changes what they give."""
 KEPT = 8
 """Entries kept for a chapter, those used last."""
-VERSIONS = ("torch", "numpy", "triton", "matplotlib")
+VERSIONS = ("torch", "numpy", "array-api-compat", "triton", "matplotlib")
 CHANGES_EXECUTION = ("raises-exception", "skip-execution")
 """Tags of a cell that change what running it does; all others only change how it is shown."""
 

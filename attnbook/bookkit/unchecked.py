@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from docutils import nodes
 from sphinx import addnodes
 
-from attnbook.bookkit import problems
+from attnbook.bookkit import entrance, problems
 from attnbook.bookkit.plots import plot
 from attnbook.claims import unowned
 from attnbook.claims.nodes import claim_node
@@ -80,7 +80,7 @@ def _words(node: nodes.Element) -> str:
 
 
 def _report(app: Sphinx, doctree: nodes.document) -> None:
-    languages = {spoken(app.config.language), spoken(getattr(app.config, "claims_source_language", "ja"))}
+    languages = {spoken(app.config.language), spoken(getattr(app.config, "claims_source_language", entrance.SOURCE))}
     for line, message in check(doctree, languages):
         problems.report(app.env, line, "lint", message)
 

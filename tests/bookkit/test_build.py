@@ -133,13 +133,14 @@ def test_another_language_shows_the_same_results_without_running_anything(tree):
 
 
 def test_a_failing_chapter_is_1_on_every_run_and_stops_before_sphinx(tree):
-    """The other one is kept, an older ledger is not; mended, all is built."""
+    """The other one is kept, an older ledger is not, but those of other languages are; mended, all is built."""
     edit(tree / "book/01-first.md", "from pathlib", "1 / 0\nfrom pathlib")
-    ledger = tree / "book/_build/ledger.json"
-    for _ in range(2):
-        ledger.write_text("{}")
-        status, out, err = run("build", "book", tree=tree)
-        assert not ledger.exists()
+    source, korean, english = (tree / "book/_build" / f"ledger{name}.json" for name in ("", ".ko", ".en"))
+    for languages, gone in (([], source), (["--language", "ko"], korean)):
+        for ledger in (source, korean, english):
+            ledger.write_text("{}")
+        status, out, err = run("build", "book", *languages, tree=tree)
+        assert [ledger for ledger in (source, korean, english) if not ledger.exists()] == [gone]
         assert (status, "1 chapter unchanged" in out) == (1, True)
         assert "book/01-first.md:12: cell 1 failed: ZeroDivisionError: division by zero" in err
         assert "Sphinx was not started" in err

@@ -16,7 +16,7 @@ def published(monkeypatch):
     calls = []
     publisher = SimpleNamespace(publish=lambda data, metadata: calls.append(data))
     shell = SimpleNamespace(display_pub=publisher, kernel=object())
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell, version_info=(9, 0)))
     return calls
 
 
@@ -31,10 +31,18 @@ def test_in_a_kernel_it_is_published_under_its_name(published) -> None:
     assert payload["svg"].startswith("<g>")
 
 
-def test_outside_a_kernel_nothing_is_published() -> None:
-    """A script may call the same code."""
+@pytest.mark.parametrize("loaded", [True, False])
+def test_outside_a_kernel_nothing_is_published(monkeypatch, capsys, loaded: bool) -> None:
+    """A script may call the same code, with IPython loaded or not; it is not loaded for that."""
+    asked: list[str] = []
     drawn, _ = subplots()
-    figure("anything", drawn)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    if loaded:
+        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: asked.append("shell")))
+    assert figure("anything", drawn) is None
+    assert asked == ["shell"] * loaded
+    assert ("IPython" in sys.modules) == loaded
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", ["", "Scores", "two words", "-x", "x-", "a--b", "図", 'x"onload="'])

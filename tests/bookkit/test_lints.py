@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from attnbook.bookkit import lints
 from tests.bookkit.site_builder import build
 
 FRONT = "---\nfile_format: mystnb\nkernelspec: {name: python3}\n---\n\n"
+CONF = Path(__file__).parents[2] / "book" / "conf.py"
 GOOD = FRONT + """(top)=
 # 題
 
@@ -222,6 +224,11 @@ def test_front_matter_that_makes_no_chapter_is_said_once_with_what_is_wrong(
     """Not that there is none."""
     assert (line, message) in found(text, chapter=chapter)
     assert not [said for _, said in found(text, chapter=chapter) if said.startswith("no front matter")]
+
+
+def test_the_lints_read_pages_with_the_extensions_that_the_book_has() -> None:
+    """With others they would see other blocks than the build does."""
+    assert sorted(lints.EXTENSIONS) == sorted(runpy.run_path(str(CONF))["myst_enable_extensions"])
 
 
 def test_chapters_are_known_by_their_number() -> None:

@@ -1,10 +1,15 @@
 """What a result is found by, and that only whole results are found."""
 
+import ast
 import dataclasses
 import os
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 
+import attnbook
 from attnbook.bookkit import store as store_
 from attnbook.bookkit.chapter import read
 from attnbook.bookkit.store import KEPT, Result, Store, key
@@ -48,6 +53,23 @@ def test_the_key_is_the_code_and_the_versions_not_the_prose(book, monkeypatch):
     first(book, chapter("1", "2"))
     monkeypatch.setattr(store_, "versions", lambda: {"torch": "0"})
     assert key(first(book)) != plain
+
+
+def test_the_versions_are_of_all_that_numbers_come_from():
+    """Every package that the reference, the experiments or the probes import: a new version may calculate otherwise."""
+    imported = set()
+    for room in ("reference", "experiments", "probes"):
+        for path in sorted((Path(attnbook.__file__).parent / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    imported.add(str(node.module).partition(".")[0])
+    foreign = imported - set(sys.stdlib_module_names) - {"attnbook"}
+    assert foreign >= {"torch", "numpy", "array_api_compat"}
+    distributions = packages_distributions()
+    assert {distributions[name][0] for name in foreign} <= set(store_.VERSIONS)
+    assert set(store_.versions()) == {"python", *store_.VERSIONS}
 
 
 def test_a_saved_result_is_found_equal(book):
