@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -105,11 +106,18 @@ def _unquoted(env: BuildEnvironment, domain: ClaimsDomain, known: Known) -> Iter
     quoted = {claim.ident for _, claim in domain.claims()}
     # What the source quotes and a translation lost is reported as missing there.
     quoted |= {ident for _, message in domain.messages() for _, ident, _ in message.claims}
+    malformed = [claim.message for _, claim in domain.claims() if claim.status == "malformed"]
     for ident, (docname, made) in known.items():
-        if made.measurement.quote and ident not in quoted:
+        if made.measurement.quote and ident not in quoted and not _names(ident, malformed):
             cell = f" in cell {made.cell}" if made.cell is not None else ""
             message = f"{ident} is measured{cell} to be quoted, and no page quotes it: quote it, or say quote=False"
             yield Failure(document_of(env, docname), made.line, "quoted nowhere", message)
+
+
+def _names(ident: str, malformed: Sequence[str]) -> bool:
+    """Does a malformed role name the id (a.bc and a.b.c do not name a.b)? Then the one mistake is reported already."""
+    named = re.compile(rf"(?<![\w.]){re.escape(ident)}(?!\w|\.\w)")
+    return any(map(named.search, malformed))
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal
 
 from attnbook.claims import propose, unowned
 from attnbook.claims.accept import Interval, UnitError, accepts, exact, in_digits, plain
-from attnbook.claims.numerals import Reading, Unreadable, read
+from attnbook.claims.numerals import UNITS, Reading, Unreadable, read
 from attnbook.measure import Measurement, Value, format_value
 
 __all__ = ["Interval", "Status", "UnitError", "Verdict", "accepts", "difference", "judge", "same_number"]
@@ -91,9 +91,7 @@ def _compare(
     if not _is_finite(value) and not reading.special:
         return Verdict("not finite", interval, f"{says} {limits}")
     if not interval.contains(value):
-        near = reading.kind == "exact" and isinstance(value, float)
-        advice = "; a whole number is exact: for a real write decimals, a bound or about" if near else ""
-        return Verdict("drift", interval, f"{says} {limits}{advice}")
+        return Verdict("drift", interval, f"{says} {limits}{_advice(value, interval, reading)}")
     if spread is not None and spread != 0 and not reading.special:
         if not math.isfinite(spread) or spread < 0:
             return Verdict("not finite", interval, f"{says}, but its standard deviation is {spread}")
@@ -103,6 +101,17 @@ def _compare(
             offer = _offer(measurement, "claim", language)
             return Verdict("fragile", interval, f"{says} {limits}, fragile: {reach}: write {offer}")
     return Verdict("fine", interval)
+
+
+def _advice(value: Value, interval: Interval, reading: Reading) -> str:
+    """What to write instead of a whole number or fraction that a real rounds to; "" where the number is just wrong."""
+    if reading.kind != "exact" or not isinstance(value, float) or reading.value is None or interval.low is None:
+        return ""
+    step = UNITS[reading.unit].factor / UNITS[interval.unit].factor / reading.value.denominator
+    if abs(exact(value) - interval.low) >= step / 2:
+        return ""
+    what = "whole number" if reading.value.denominator == 1 else "fraction"
+    return f"; a {what} is exact: for a real write decimals, a bound or about"
 
 
 def _is_finite(value: Value) -> bool:

@@ -109,11 +109,31 @@ def test_a_value_just_outside_is_shown_with_the_digits_that_put_it_outside():
     assert message("0.95", 0.94499999) == "claim a.b says 0.95, measured 0.94499999 (accepts 0.945 to 0.955)"
 
 
-def test_a_real_near_a_whole_number_is_told_how_to_be_written():
-    """A whole number is exact; the message says what else there is."""
-    assert message("3", 3.01).endswith(
-        "(accepts exactly 3); a whole number is exact: for a real write decimals, a bound or about"
-    )
+@pytest.mark.parametrize(
+    ("text", "value", "unit", "what"),
+    [
+        ("3", 3.01, "", "whole number"), ("3", 2.51, "", "whole number"), ("0", -0.2, "", "whole number"),
+        ("2 KiB", 2100.0, "B", "whole number"), ("3分", 170.0, "s", "whole number"),
+        ("8分の1", 0.126, "", "fraction"), ("半分", 0.52, "ratio", "fraction"),
+    ],
+)  # fmt: skip
+def test_a_real_near_a_whole_number_is_told_how_to_be_written(text, value, unit, what):
+    """A whole number is exact, and so is a fraction; the message says what else there is."""
+    advice = f"; a {what} is exact: for a real write decimals, a bound or about"
+    assert message(text, value, unit).endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("2", 4.0, ""), ("3", 3.5, ""), ("3", -3.01, ""), ("3", 4, ""), ("1", 300.0, ""), ("2 KiB", 2600.0, "B"),
+        ("3分", 140.0, "s"), ("8分の1", 0.25, ""), ("半分", 0.8, "ratio"), ("3", math.inf, ""),
+        ("3.0", 3.06, ""),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_just_wrong_is_not_told_how_to_write_a_real(text, value, unit):
+    """Writing it with decimals would mend nothing."""
+    assert "exact:" not in message(text, value, unit)
 
 
 def test_a_random_measurement_needs_room_for_two_standard_deviations():

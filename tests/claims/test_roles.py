@@ -55,3 +55,20 @@ def test_a_malformed_role_is_red_once_at_its_place(tmp_path, role, content):
     assert built.kinds == ["malformed"]
     assert built.failures[0].startswith(f"book/index.md:9: {{{role}}}`{content}` has ")
     assert built.failures[0].endswith(f"write {{{role}}}`text <id>`")
+
+
+@pytest.mark.parametrize(
+    ("content", "kinds"),
+    [
+        ("0.87 <a.prob!>", ["malformed"]),
+        ("0.87 a.prob", ["malformed"]),
+        ("<a.prob>", ["malformed"]),
+        ("0.87 <a.prob.x!>", ["quoted nowhere", "malformed"]),
+        ("0.87 <b.a.prob!>", ["quoted nowhere", "malformed"]),
+        ("0.87", ["quoted nowhere", "malformed"]),
+    ],
+)
+def test_a_slip_in_the_only_role_of_an_id_is_one_failure(tmp_path, content, kinds):
+    """What a malformed role names is not reported again as quoted nowhere; what it doesn't name is."""
+    built = build_page(tmp_path, f"# P\n\n{PROB}\nOne {{claim}}`{content}`\n")
+    assert built.kinds == kinds
