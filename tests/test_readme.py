@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from attnbook.bookkit.execute import TIMEOUT
+from attnbook.bookkit.lints import CELL_LINES
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -45,3 +48,9 @@ def test_files_that_the_documents_name_are_there():
         for path in re.findall(r"`((?:book|tests|attnbook|\.ci)/[\w./-]+)`", text):
             if "_build" not in path and "NAME" not in path and "NN-" not in path:
                 assert (ROOT / path).exists(), f"{page} names {path}"
+
+
+def test_limits_that_the_documents_spell_out_are_the_code_s():
+    """Two minutes a cell, ten lines a cell."""
+    assert ("may run for two minutes" in README, TIMEOUT) == (True, 2 * 60)
+    assert ("at most ten lines" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), CELL_LINES) == (True, 10)

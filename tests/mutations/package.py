@@ -6,10 +6,9 @@ Only the experiment that measures the named claim runs again.
 from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
+from tests.mutations.numerics import NUMERICS
 
 THREE = "attnbook/reference/three_lines.py"
-SOFTMAX = "attnbook/reference/softmax.py"
-ONLINE = "attnbook/reference/online.py"
 MASKS = "attnbook/reference/masks.py"
 ATTENTION = "attnbook/reference/attention.py"
 PROBE = "attnbook/probes/causal_leak.py"
@@ -165,79 +164,6 @@ MASKING = (
     ),
 )
 
-SOFTMAXES = (
-    Mutation("no maximum", SOFTMAX, "xp.exp(z - finite_max(z, axis))", "xp.exp(z)", "softmax.stable_at_1000"),
-    Mutation("not normalised", SOFTMAX, "e / xp.where(total == 0, 1.0, total)", "e", "softmax.stable_sum_at_1000"),
-    Mutation(
-        "0/0 in a row of −inf",
-        SOFTMAX,
-        "e / xp.where(total == 0, 1.0, total)",
-        "e / total",
-        "softmax.empty_query_output",
-    ),
-    Mutation(
-        "−inf − −inf in a row of −inf",
-        SOFTMAX,
-        "return xp.where(top == -xp.inf, 0.0, top)",
-        "return top",
-        "softmax.empty_query_output",
-    ),
-    Mutation(
-        "powers of two",
-        SOFTMAX,
-        "e = xp.exp(z - finite_max(z, axis))",
-        "e = 2 ** (z - finite_max(z, axis))",
-        "scaling.score_ratio",
-    ),
-    Mutation("lse in base 2", SOFTMAX, "top + xp.log(", "top + xp.log2(", "softmax.weights_from_lse_error"),
-    Mutation("lse forgets the maximum", SOFTMAX, "top + xp.log(", "xp.log(", "softmax.lse_at_1000"),
-    Mutation(
-        "lse of a row of −inf is 0",
-        SOFTMAX,
-        "xp.where(total == 0, -xp.inf, top",
-        "xp.where(total == 0, 0.0, top",
-        "softmax.empty_row_lse",
-    ),
-    Mutation(
-        "the naive softmax is not naive",
-        SOFTMAX,
-        "    e = xp.exp(x)\n",
-        "    e = xp.exp(x - finite_max(x, axis))\n",
-        "softmax.naive_at_1000",
-    ),
-    Mutation(
-        "online: the sum is not rescaled", ONLINE, "total * xp.exp(top - base) +", "total +", "softmax.online_error"
-    ),
-    Mutation(
-        "online: rescaled the wrong way",
-        ONLINE,
-        "total * xp.exp(top - base)",
-        "total * xp.exp(base - top)",
-        "softmax.online_error",
-    ),
-    Mutation(
-        "online: the last block is left out",
-        ONLINE,
-        "return range(0, length, block)",
-        "return range(0, length - block + 1, block)",
-        "softmax.online_error",
-    ),
-    Mutation(
-        "merge: halves weighted alike",
-        ONLINE,
-        "weight = xp.astype(softmax(lse), lse.dtype)",
-        "weight = xp.ones_like(lse) / 2",
-        "softmax.merge_error",
-    ),
-    Mutation(
-        "merge: the lse are added",
-        ONLINE,
-        "out_a.dtype), logsumexp(lse)",
-        "out_a.dtype), lse_a + lse_b",
-        "softmax.merge_error",
-    ),
-)
-
 PROBES = (
     Mutation(
         "the probe looks at the past",
@@ -254,4 +180,4 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *SOFTMAXES, *PROBES)
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *PROBES, *NUMERICS)
