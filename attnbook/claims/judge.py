@@ -150,7 +150,10 @@ def same_number(source_text: str, source_language: str, target_text: str, target
 
 
 def difference(source_text: str, source_language: str, target_text: str, target_language: str) -> str:
-    """How a translated number differs from the source's, as one phrase; "" where it does not."""
+    """What a translated number says otherwise than the source's ("another comparison"); "" where nothing.
+
+    Of a text that cannot be read it says that, and why.
+    """
     try:
         source, target = read(source_text, source_language), read(target_text, target_language)
     except Unreadable as error:
@@ -158,11 +161,11 @@ def difference(source_text: str, source_language: str, target_text: str, target_
     if source.denotes(target):
         return ""
     if source.comparison != target.comparison:
-        what = "another comparison than"
-    elif (source.kind == "about") != (target.kind == "about"):
-        what = "about where the source does not," if target.kind == "about" else "no about, unlike"
-    elif source.amounts() == target.amounts() and source.special == target.special:
-        what = "the number with another precision or unit than"
-    else:
-        what = "another number than"
-    return f"{target_text} says {what} {source_text}"
+        return "another comparison"
+    if (source.kind == "about") != (target.kind == "about"):
+        return (
+            "about where the source does not say it" if target.kind == "about" else "no about where the source has one"
+        )
+    if source.amounts() == target.amounts() and source.special == target.special:
+        return "another precision or unit"
+    return "another number"

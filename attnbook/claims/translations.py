@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attnbook.claims.numerals import Reading, Unreadable, read
+from attnbook.claims.judge import difference, same_number
+from attnbook.claims.numerals import Unreadable, read
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,20 @@ def _other_numbers(
         else:
             left.remove(match)
     for said, other in zip(unmatched, left, strict=True):
-        message = (
-            f"claim {said.ident} says {other.text} in {language} but {said.text} in the source: "
-            "a translation must denote the same number and comparison"
-        )
+        what = difference(said.text, source_language, other.text, language)
+        message = f"claim {said.ident} says {other.text} in {language} but {said.text} in the source: {what}"
         yield "other number", message
 
 
 def _same(text: str, language: str, other_text: str, other_language: str) -> bool:
-    if text == other_text:
-        return True
-    ours, theirs = _reading(text, language), _reading(other_text, other_language)
     # What cannot be read fails where it is judged; comparing it here would report it twice.
-    return ours is None or theirs is None or ours.denotes(theirs)
+    readable = _is_readable(text, language) and _is_readable(other_text, other_language)
+    return text == other_text or not readable or same_number(text, language, other_text, other_language)
 
 
-def _reading(text: str, language: str) -> Reading | None:
+def _is_readable(text: str, language: str) -> bool:
     try:
-        return read(text, language)
+        read(text, language)
     except Unreadable:
-        return None
+        return False
+    return True
