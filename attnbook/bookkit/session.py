@@ -48,6 +48,8 @@ SILENT.addHandler(logging.NullHandler())
 
 READY = 60.0
 """Seconds within which a kernel must have started."""
+SOCKET_PATH = 90
+"""Bytes that the path of a kernel's sockets may have, without their numbers: systems take about a hundred in all."""
 GRACE = 5.0
 """Seconds that an interrupted cell has to say where it was."""
 
@@ -98,10 +100,14 @@ async def _kernel(chapter: Chapter, work: Path, environment: dict[str, str]) -> 
     manager = AsyncKernelManager(
         kernel_spec_manager=_ThisPython(), connection_file=str(work / "kernel.json"), log=SILENT
     )
-    if os.name == "posix":
+    sockets = work / "k"
+    if os.name == "posix" and len(os.fsencode(sockets)) <= SOCKET_PATH:
         # Sockets in our own folder: two builds at once cannot draw the same free port.
         manager.transport = "ipc"
-        manager.ip = str(work / "k")
+        manager.ip = str(sockets)
+    else:
+        manager.transport = "tcp"
+        manager.ip = "127.0.0.1"
     log = work / "log"
     try:
         with log.open("wb") as output:
