@@ -12,13 +12,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnbook.bookkit import build, entrance
+from attnbook.bookkit import build, entrance, progress
 from attnbook.bookkit.execute import TIMEOUT
 from attnbook.bookkit.serve import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    progress.never_refuse()
     options = _parser().parse_args(arguments)
     book = options.book
     try:

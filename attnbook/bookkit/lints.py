@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from attnbook.bookkit import progress
 from attnbook.bookkit.chapter import misplaced
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ def pages(book: Path) -> list[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; see the module."""
+    progress.never_refuse()
     parser = argparse.ArgumentParser(prog="python -m attnbook.bookkit.lints", description="Lint the pages of a book.")
     parser.add_argument("paths", nargs="+", type=Path, help="the book's folder, or single pages")
     parser.add_argument(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import TextIO
+
+
+def never_refuse() -> None:
+    """Have standard output print what its encoding lacks as escapes: a book is Japanese, a terminal may not be."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class Progress:

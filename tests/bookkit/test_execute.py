@@ -1,6 +1,8 @@
 """Chapters are executed side by side; one that fails says where, and keeps nothing of the others from being kept."""
 
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from attnbook.bookkit.chapter import read
 from attnbook.bookkit.execute import execute
 from attnbook.bookkit.store import Store
 from attnbook.bookkit.trace import Files
-from tests.bookkit.small_book import chapter, write
+from tests.bookkit.small_book import chapter, run, write
 
 GOOD = chapter(
     "from attnbook.measure import experiment, measure\n@experiment\ndef run(n=3):\n    measure('a.b', n * 1.5)",
@@ -154,6 +156,29 @@ def test_results_do_not_hang_on_cores_or_hash_seeds(executed, tmp_path):
     ours = Store(book).find(chapter_, Files(book))
     assert ours.digest == Store(executed[1]).find(chapter_, Files(executed[1])).digest
     assert "'text': '1 " in str(ours.cells)
+
+
+@pytest.mark.parametrize(("length", "transport"), [(0, "ipc"), (60, "ipc"), (120, "tcp")])
+def test_a_long_path_of_temporary_files_is_no_matter(tmp_path, length, transport):
+    """A socket's path may have some hundred bytes, not characters; where ours is longer, kernels listen on a port."""
+    code = "import json, sys\nprint(json.load(open(sys.argv[sys.argv.index('-f') + 1]))['transport'])"
+    book = write(tmp_path / "book", {"one.md": chapter(code)})
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
+        long = Path(folder, "名" * ((length - len(folder)) // 3))
+        long.mkdir(exist_ok=True)
+        patch.setattr(tempfile, "tempdir", str(long))
+        outcome = execute(book)
+    assert (outcome.executed, outcome.errors) == (["one"], [])
+    result = Store(book).find(read(book / "one.md", book), Files(book))
+    assert str(result.cells).count(f"'text': '{transport}\\n'") == 1
+
+
+def test_a_terminal_that_lacks_japanese_stops_nothing(tmp_path, monkeypatch):
+    """What it can't print is printed as an escape."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    status, out, err = run("execute", write(tmp_path / "book", {"名.md": chapter("1")}))
+    assert (status, err) == (0, "")
+    assert "\\u540d  done" in out
 
 
 def test_what_has_a_result_is_not_run_again(executed, tmp_path, capsys):

@@ -255,6 +255,15 @@ def test_the_command_prints_file_and_line(tmp_path: Path) -> None:
     assert result.returncode == 1
 
 
+def test_a_terminal_that_lacks_japanese_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it can't print is printed as an escape."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (tmp_path / "03-x.md").write_text(FRONT + "# 題\n", "utf-8")
+    result = run(".", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (1, "")
+    assert "heading '\\u984c' has no label" in result.stdout
+
+
 def test_the_command_is_silent_when_all_is_well(tmp_path: Path) -> None:
     """Exit 0; and 2 for a folder that is not there."""
     (tmp_path / "index.md").write_text(GOOD, "utf-8")
