@@ -1,6 +1,7 @@
 """Attention with everything that chapters 1 to 5 add to the three lines: masks, causality, grouped heads, log-sum-exp.
 
 Written to be read and to be compared with, in NumPy or torch. It holds all the scores at once: memory t_q × t_kv.
+Vaswani et al. 2017, equation 1 and section 3.2.3; heads that share keys and values: Ainslie et al. 2023.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Masks: which query may look at which key. True = may attend.
 
 Boolean masks are combined as booleans, `causal & padding`, and meet the scores once, before softmax, as −inf. Nothing
-is ever multiplied after softmax, and no two "very negative" numbers are added.
+is ever multiplied after softmax, and no two "very negative" numbers are added. Vaswani et al. 2017, section 3.2.3.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ Milakov and Gimelshein 2018.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attnbook.errors import ShapeError
-from attnbook.reference.arrays import Array, device, namespace, working_dtype
+from attnbook.reference.arrays import Array, check_floating, device, namespace, working_dtype
 from attnbook.reference.softmax import logsumexp, softmax
 
 
@@ -37,7 +39,15 @@ def merge(out_a: Array, lse_a: Array, out_b: Array, lse_b: Array) -> tuple[Array
 
     out (..., d) and its log-sum-exp lse (...) for each side -> (out, lse). A side that saw no key, (0, −inf), adds
     nothing; two such sides give (0, −inf). Calculated in the dtype of lse; out keeps its own.
+
+    Raises ShapeError where out_b has other axes than out_a, or an lse others than out without d; DTypeError for
+    integers. Not checked, for it does not show: that no key is in both sets, and that out and lse are of the same one.
     """
+    for name, x in (("out_a", out_a), ("lse_a", lse_a), ("out_b", out_b), ("lse_b", lse_b)):
+        check_floating(name, x)
+    _check_same_axes("out_b", out_b.shape, "out_a", out_a.shape)
+    _check_same_axes("lse_a", lse_a.shape, "out_a without axis d", out_a.shape[:-1])
+    _check_same_axes("lse_b", lse_b.shape, "out_b without axis d", out_b.shape[:-1])
     xp = namespace(out_a, lse_a, out_b, lse_b)
     lse = xp.stack([lse_a, lse_b], axis=-1)
     weight = xp.astype(softmax(lse), lse.dtype)  # (..., 2) the share of each side
@@ -48,17 +58,33 @@ def merge(out_a: Array, lse_a: Array, out_b: Array, lse_b: Array) -> tuple[Array
 def online_average(score: Array, v: Array, *, block: int = 128) -> tuple[Array, Array]:
     """softmax(score) @ v and the log-sum-exp of each row, never holding weights for more than one block of keys.
 
-    score (..., t_q, t_kv), v (..., t_kv, d_v) -> out (..., t_q, d_v), lse (..., t_q).
-    Raises ShapeError where the keys of score and v differ, ValueError for a block below 1.
+    score (..., t_q, t_kv), v (..., t_kv, d_v) -> out (..., t_q, d_v), lse (..., t_q). The leading axes of v may be 1 or
+    left out, as where heads share it.
+    Raises ShapeError where the keys of score and v differ or v's leading axes don't fit score's, DTypeError for
+    integers, ValueError for a block below 1.
     """
+    check_floating("score", score)
+    check_floating("v", v)
     t_kv = score.shape[-1]
     if v.shape[-2] != t_kv:
         raise ShapeError(f"v has length {v.shape[-2]} (axis t) but score has {t_kv} keys: they must be equal")
+    leading, expected = tuple(v.shape[:-2]), tuple(score.shape[:-2])
+    pairs = zip(leading[::-1], expected[::-1], strict=False)
+    if len(leading) > len(expected) or any(size not in (1, of_score) for size, of_score in pairs):
+        raise ShapeError(f"v has leading axes {leading} but score has {expected}: v's must be score's, 1, or left out")
     out, lse = softmax(score[..., :0]) @ v[..., :0, :], logsumexp(score[..., :0])  # no key yet: (0, −inf)
     for start in _starts(t_kv, block):
         part = score[..., start : start + block]
         out, lse = merge(out, lse, softmax(part) @ v[..., start : start + block, :], logsumexp(part))
     return out, lse
+
+
+def _check_same_axes(name: str, shape: Sequence[int], other: str, expected: Sequence[int]) -> None:
+    if len(shape) != len(expected):
+        raise ShapeError(f"{name} has {len(shape)} axes {tuple(shape)}: expected {len(expected)}, as {other} has")
+    for axis, (size, wanted) in enumerate(zip(shape, expected, strict=True)):
+        if size != wanted:
+            raise ShapeError(f"{name} has length {size} (axis {axis}) but {other} has {wanted}: they must be equal")
 
 
 def _starts(length: int, block: int) -> range:

@@ -1,11 +1,13 @@
 """One pass over blocks gives what one look at everything gives."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from attnbook.errors import DTypeError, ShapeError
-from attnbook.reference import logsumexp, merge, online_average, online_softmax, softmax
+from attnbook.reference import logsumexp, merge, naive_softmax, online_average, online_softmax, softmax
 from tests.tolerance import as_float64
 
 BLOCKS = [1, 2, 3, 5, 11, 13, 100]
@@ -158,5 +160,56 @@ def test_errors_name_what_came():
     """Other keys than scores, and integers."""
     with pytest.raises(ShapeError, match=r"^v has length 4 \(axis t\) but score has 3 keys: they must be equal$"):
         online_average(np.zeros((2, 3)), np.zeros((4, 2)))
-    with pytest.raises(DTypeError, match=r"^x has dtype int64: expected a floating-point dtype$"):
-        online_softmax(np.array([1, 2]))
+    for call in (online_softmax, logsumexp, naive_softmax):
+        with pytest.raises(DTypeError, match=r"^x has dtype int64: expected a floating-point dtype$"):
+            call(np.array([1, 2]))
+    for name, inputs in (("score", ([[1, 2]], [[0.5], [0.5]])), ("v", ([[0.5, 0.5]], [[1], [2]]))):
+        with pytest.raises(DTypeError, match=f"^{name} has dtype int64: expected a floating-point dtype$"):
+            online_average(*map(np.array, inputs))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        (((2, 3, 5), (2, 3), (2, 3, 7), (2, 3)), "out_b has length 7 (axis 2) but out_a has 5: they must be equal"),
+        (((2, 3, 5), (2, 3), (3, 5), (3,)), "out_b has 2 axes (3, 5): expected 3, as out_a has"),
+        (((2, 3, 5), (3, 2), (2, 3, 5), (2, 3)), "lse_a has length 3 (axis 0) but out_a without axis d has 2: they "),
+        (((2, 3, 5), (2, 3), (2, 3, 5), (2, 1)), "lse_b has length 1 (axis 1) but out_b without axis d has 3: they "),
+        (((5, 5), (5, 5), (5, 5), (5,)), "lse_a has 2 axes (5, 5): expected 1, as out_a without axis d has"),
+    ],
+)
+def test_merge_refuses_what_does_not_belong_together(make, shapes, text):
+    """Also where the arithmetic would find a shape to go on with."""
+    with pytest.raises(ShapeError, match="^" + re.escape(text)):
+        merge(*(make(np.zeros(shape)) for shape in shapes))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_merge_refuses_integers(place):
+    """An average of whole numbers is none."""
+    inputs = [np.zeros((2, 3)), np.zeros(2), np.zeros((2, 3)), np.zeros(2)]
+    inputs[place] = inputs[place].astype(int)
+    name = ("out_a", "lse_a", "out_b", "lse_b")[place]
+    with pytest.raises(DTypeError, match=f"^{name} has dtype int64: expected a floating-point dtype$"):
+        merge(*inputs)
+
+
+@pytest.mark.parametrize("shape", [(3, 11, 5), (1, 11, 5), (11, 5)])
+def test_heads_may_share_what_is_averaged(make, normal, shape):
+    """v without the axis of heads, or with one for all, is each head's."""
+    score, v = make(normal((3, 7, 11))), make(normal(shape))
+    out, lse = online_average(score, v, block=5)
+    for head in range(3):
+        own = v if len(shape) == 2 else v[head % shape[0]]
+        alone, alone_lse = online_average(score[head], own, block=5)
+        eps = torch.finfo(torch.as_tensor(v).dtype).eps
+        assert np.abs(as_float64(out[head]) - as_float64(alone)).max() <= 8 * eps
+        assert np.abs(as_float64(lse[head]) - as_float64(alone_lse)).max() <= 1e-5
+
+
+@pytest.mark.parametrize(("score", "v"), [((7, 11), (3, 11, 5)), ((1, 7, 11), (3, 11, 5)), ((3, 7, 11), (2, 11, 5))])
+def test_scores_of_fewer_heads_than_values_are_refused(score, v):
+    """Every head of v needs its scores."""
+    text = f"v has leading axes {v[:-2]} but score has {score[:-2]}: v's must be score's, 1, or left out"
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        online_average(np.zeros(score), np.zeros(v))
