@@ -1,6 +1,7 @@
 """The axes of attention, and the checks behind every `ShapeError`.
 
-Everything is laid out `(b, h, t, d)`:
+Everything is laid out `(b, h, t, d)`: batch (sequences that do not see one another), heads, positions (tokens; t_q of
+the queries, t_kv of the keys and values), components of one vector (head_dim for queries and keys, d_v for values):
 
     q    (b, n_heads,    t_q,  head_dim)      one row of d numbers for each query
     k    (b, n_kv_heads, t_kv, head_dim)      one row for each key; n_heads is a multiple of n_kv_heads
@@ -20,12 +21,8 @@ from typing import Protocol
 
 from attnbook.errors import ShapeError
 
-AXES = {
-    "b": "batch: sequences that do not see one another",
-    "h": "heads",
-    "t": "positions (tokens); t_q of the queries, t_kv of the keys and values",
-    "d": "components of one vector; head_dim for queries and keys, d_v for values",
-}
+AXES = {"b": "batch", "h": "heads", "t": "positions", "d": "components"}
+"""What the letters of the layout stand for; an error that names all axes says it."""
 
 
 class Shaped(Protocol):
@@ -85,11 +82,12 @@ def check_mask(mask: Shaped, sizes: AttentionSizes) -> None:
 
 
 def check_axes(name: str, x: Shaped, axes: str) -> None:
-    """Raises ShapeError unless x has as many axes as `axes` names, as in `"b h t d"`."""
+    """Raises ShapeError unless x has as many axes as `axes` names, letters of `AXES` as in `"b h t d"`."""
     names = axes.split()
     if len(x.shape) != len(names):
         shape = tuple(int(size) for size in x.shape)
-        raise ShapeError(f"{name} has {len(shape)} axes {shape}: expected {len(names)}, ({', '.join(names)})")
+        meant = ", ".join(AXES[letter] for letter in names)
+        raise ShapeError(f"{name} has {len(shape)} axes {shape}: expected {len(names)}, ({', '.join(names)}): {meant}")
 
 
 def _check_equal(name: str, size: int, other: str, expected: int, words: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnbook.errors import ShapeError
-from attnbook.shapes import AXES, check_attention, check_axes, check_mask
+from attnbook.shapes import check_attention, check_axes, check_mask
 
 GOOD = {"q": (2, 8, 3, 7), "k": (2, 4, 5, 7), "v": (2, 4, 5, 11)}
 
@@ -24,9 +24,13 @@ def test_sizes_of_a_call_that_fits():
 @pytest.mark.parametrize(
     ("name", "shape", "text"),
     [
-        ("q", (8, 3, 7), "q has 3 axes (8, 3, 7): expected 4, (b, h, t, d)"),
-        ("k", (2, 4, 5, 7, 1), "k has 5 axes (2, 4, 5, 7, 1): expected 4, (b, h, t, d)"),
-        ("v", (), "v has 0 axes (): expected 4, (b, h, t, d)"),
+        ("q", (8, 3, 7), "q has 3 axes (8, 3, 7): expected 4, (b, h, t, d): batch, heads, positions, components"),
+        (
+            "k",
+            (2, 4, 5, 7, 1),
+            "k has 5 axes (2, 4, 5, 7, 1): expected 4, (b, h, t, d): batch, heads, positions, components",
+        ),
+        ("v", (), "v has 0 axes (): expected 4, (b, h, t, d): batch, heads, positions, components"),
         ("k", (3, 4, 5, 7), "k has batch 3 (axis b) but q has 2: they must be equal"),
         ("v", (1, 4, 5, 7), "v has batch 1 (axis b) but q has 2: they must be equal"),
         ("k", (2, 4, 5, 6), "k has head_dim 6 (axis d) but q has 7: they must be equal"),
@@ -80,8 +84,9 @@ def test_a_mask_may_not_widen_the_scores():
 
 
 def test_check_axes_counts_names():
-    """Any list of axes may be asked for; the glossary knows the letters of the layout."""
+    """Any list of axes may be asked for; the error says what their letters stand for."""
     check_axes("x", np.empty((2, 3)), "t d")
-    with pytest.raises(ShapeError, match=r"^x has 2 axes \(2, 3\): expected 3, \(b, t, d\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^x has 2 axes \(2, 3\): expected 3, \(b, t, d\): batch, positions, components$"
+    ):
         check_axes("x", np.empty((2, 3)), "b t d")
-    assert list(AXES) == ["b", "h", "t", "d"]
