@@ -101,7 +101,7 @@ class Store:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # unlike what Sphinx writes, it is to outlive a power cut
             Path(temporary).replace(target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
