@@ -9,9 +9,12 @@ from typing import TextIO
 
 
 def never_refuse() -> None:
-    """Have standard output print what its encoding lacks as escapes: a book is Japanese, a terminal may not be."""
+    """Have standard output print what its encoding lacks as escapes: a book is Japanese, a terminal may not be.
+
+    And each line at once, also into a pipe or a file, where whoever waits for it would otherwise wait for the next.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 class Progress:
