@@ -99,7 +99,8 @@ class _Run:
         tasks = [asyncio.ensure_future(self._one(chapter, gate)) for chapter in pending]
         everything = asyncio.gather(*tasks)
         with contextlib.suppress(NotImplementedError):
-            # Asked to end, end the kernels too. (Ctrl-C arrives as a cancellation by itself.)
+            # Asked to end, end the kernels too. (Ctrl-C arrives as a cancellation by itself. On Windows an event loop
+            # takes no signal handlers, and there a process that is ended is not asked.)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, everything.cancel)
         try:
             await everything
