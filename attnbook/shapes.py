@@ -20,6 +20,7 @@ Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors a
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Sequence
@@ -159,7 +160,7 @@ def check_cu_seqlens(cu_seqlens_q: Sequence[int], cu_seqlens_k: Sequence[int], s
             raise ShapeError(f"{name} is empty: expected 0 and then the end of each sequence")
         if cu[0] != 0:
             raise ShapeError(f"{name}[0] is {cu[0]}: expected 0, the start of the first sequence")
-        for i, (start, end) in enumerate(zip(cu, cu[1:], strict=False), start=1):
+        for i, (start, end) in enumerate(itertools.pairwise(cu), start=1):
             if end < start:
                 raise ShapeError(f"{name}[{i}] is {end} but {name}[{i - 1}] is {start}: they must not fall")
         if cu[-1] > t:

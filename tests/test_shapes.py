@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from attnbook.errors import ShapeError
-from attnbook.shapes import check_attention, check_axes, check_mask
+from attnbook.shapes import (
+    check_attention,
+    check_axes,
+    check_cu_seqlens,
+    check_mask,
+    check_options,
+    check_varlen,
+    check_window,
+)
 
 GOOD = {"q": (2, 8, 3, 7), "k": (2, 4, 5, 7), "v": (2, 4, 5, 11)}
 
@@ -90,3 +98,126 @@ def test_check_axes_counts_names():
         ShapeError, match=r"^x has 2 axes \(2, 3\): expected 3, \(b, t, d\): batch, positions, components$"
     ):
         check_axes("x", np.empty((2, 3)), "b t d")
+
+
+def sizes():
+    """The sizes of the call that fits."""
+    return check_attention(*(np.empty(shape) for shape in GOOD.values()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True, "window": 1},
+        {"is_causal": True, "window": np.int64(3)},
+        {"softcap": 50},
+        {"softcap": np.float32(0.5)},
+        {"scale": 0},
+        {"scale": -1.5},
+        {"alibi_slopes": np.empty(8)},
+        {"alibi_slopes": np.empty((2, 8))},
+        {"sinks": np.empty(8)},
+    ],
+)
+def test_options_that_fit(options):
+    """Every option in its range is let through, NumPy's numbers too."""
+    check_options(sizes(), **options)
+
+
+WINDOW = "expected a whole number of keys, at least 1 (the query's own), or None"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"window": 4}, ValueError,
+         "window is 4 but is_causal is False: a window looks back, so it needs is_causal=True"),
+        ({"is_causal": True, "window": 0}, ValueError, f"window is 0: {WINDOW}"),
+        ({"is_causal": True, "window": -1}, ValueError, f"window is -1: {WINDOW}"),
+        ({"is_causal": True, "window": 2.0}, ValueError, f"window is 2.0: {WINDOW}"),
+        ({"is_causal": True, "window": True}, ValueError, f"window is True: {WINDOW}"),
+        ({"softcap": -30.0}, ValueError, "softcap is -30.0: expected a finite number above 0, or None for no cap"),
+        ({"softcap": 0}, ValueError, "softcap is 0: expected a finite number above 0, or None for no cap"),
+        ({"softcap": float("inf")}, ValueError, "softcap is inf: expected a finite number above 0, or None for no cap"),
+        ({"softcap": float("nan")}, ValueError, "softcap is nan: expected a finite number above 0, or None for no cap"),
+        ({"softcap": True}, ValueError, "softcap is True: expected a finite number above 0, or None for no cap"),
+        ({"scale": float("nan")}, ValueError, "scale is nan: expected a finite number, or None for 1/√head_dim"),
+        ({"scale": "1"}, ValueError, "scale is '1': expected a finite number, or None for 1/√head_dim"),
+        ({"alibi_slopes": np.empty(4)}, ShapeError,
+         "alibi_slopes has shape (4,): expected (h,) = (8,) or (b, h) = (2, 8)"),
+        ({"alibi_slopes": np.empty((1, 8))}, ShapeError,
+         "alibi_slopes has shape (1, 8): expected (h,) = (8,) or (b, h) = (2, 8)"),
+        ({"sinks": np.empty((2, 8))}, ShapeError, "sinks has shape (2, 8): expected (h,) = (8,)"),
+        ({"sinks": np.empty(())}, ShapeError, "sinks has shape (): expected (h,) = (8,)"),
+    ],
+)  # fmt: skip
+def test_option_errors(options, error, text):
+    """An option out of its range says what it is and what was expected."""
+    with pytest.raises(error, match=f"^{re.escape(text)}$"):
+        check_options(sizes(), **options)
+
+
+def test_no_components_need_a_scale():
+    """With head_dim 0 there is no 1/√head_dim, so the scale must be given."""
+    none = check_attention(np.empty((2, 8, 3, 0)), np.empty((2, 4, 5, 0)), np.empty((2, 4, 5, 11)))
+    with pytest.raises(ShapeError, match=r"^q has head_dim 0 \(axis d\): expected at least 1, or a scale$"):
+        check_options(none)
+    check_options(none, scale=1.0)
+
+
+def test_a_window_can_be_checked_alone():
+    """Masks check their window with the same text."""
+    check_window(None, is_causal=False)
+    with pytest.raises(ValueError, match=r"^window is 0: expected"):
+        check_window(0, is_causal=True)
+
+
+PACKED = {"q": (13, 8, 7), "k": (17, 4, 7), "v": (17, 4, 11)}
+
+
+def test_sizes_of_packed_sequences():
+    """Every axis of the packed layout is found."""
+    found = check_varlen(*(np.empty(shape) for shape in PACKED.values()))
+    assert (found.t_q, found.t_kv, found.n_heads, found.n_kv_heads) == (13, 17, 8, 4)
+    assert (found.head_dim, found.d_v) == (7, 11)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "text"),
+    [
+        ("q", (1, 8, 13, 7), "q has 4 axes (1, 8, 13, 7): expected 3, (t, h, d): positions, heads, components"),
+        ("k", (17, 4, 5), "k has head_dim 5 (axis d) but q has 7: they must be equal"),
+        ("v", (17, 2, 11), "v has 2 heads (axis h) but k has 4: they must be equal"),
+        ("v", (16, 4, 11), "v has length 16 (axis t) but k has 17: they must be equal"),
+        ("q", (13, 7, 7), "k has 4 heads (axis h) but q has 7: n_heads must be a multiple of n_kv_heads"),
+    ],
+)
+def test_packed_errors(name, shape, text):
+    """The first axis that does not fit is named, in the packed layout too."""
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        check_varlen(*(np.empty(x) for x in (PACKED | {name: shape}).values()))
+
+
+@pytest.mark.parametrize(
+    ("of_q", "of_k", "text"),
+    [
+        ([], [0], "cu_seqlens_q is empty: expected 0 and then the end of each sequence"),
+        ([1, 13], [0, 17], "cu_seqlens_q[0] is 1: expected 0, the start of the first sequence"),
+        ([0, 5, 3, 13], [0, 5, 5, 17], "cu_seqlens_q[2] is 3 but cu_seqlens_q[1] is 5: they must not fall"),
+        ([0, 13], [0, -2], "cu_seqlens_k[1] is -2 but cu_seqlens_k[0] is 0: they must not fall"),
+        ([0, 13], [0, 18], "cu_seqlens_k ends at 18 but k has length 17 (axis t): expected at most 17"),
+        ([0, 5, 13], [0, 17], "cu_seqlens_k counts 1 sequences but cu_seqlens_q 2: they must be equal"),
+    ],
+)
+def test_cumulative_lengths_errors(of_q, of_k, text):
+    """Cumulative lengths that fall, end outside, or count other sequences say which entry is wrong."""
+    packed = check_varlen(*(np.empty(shape) for shape in PACKED.values()))
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        check_cu_seqlens(of_q, of_k, packed)
+
+
+@pytest.mark.parametrize(("of_q", "of_k"), [([0], [0]), ([0, 13], [0, 17]), ([0, 0, 6, 6], [0, 4, 4, 9])])
+def test_cumulative_lengths_that_fit(of_q, of_k):
+    """No sequence, one, empty ones, and rows left over at the end are all legal."""
+    check_cu_seqlens(of_q, of_k, check_varlen(*(np.empty(shape) for shape in PACKED.values())))
