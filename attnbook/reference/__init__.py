@@ -4,14 +4,17 @@
 implementations are compared with these and never import them.
 """
 
-from attnbook.reference.attention import attention
-from attnbook.reference.masks import causal_mask, padding_mask
+from attnbook.reference.attention import attention, kv_head_of
+from attnbook.reference.masks import causal_mask, padding_mask, window_mask
 from attnbook.reference.online import merge, online_average, online_softmax
 from attnbook.reference.softmax import logsumexp, naive_softmax, softmax
+from attnbook.reference.varlen import attention_varlen
 
 __all__ = [
     "attention",
+    "attention_varlen",
     "causal_mask",
+    "kv_head_of",
     "logsumexp",
     "merge",
     "naive_softmax",
@@ -19,4 +22,5 @@ __all__ = [
     "online_softmax",
     "padding_mask",
     "softmax",
+    "window_mask",
 ]

@@ -40,6 +40,15 @@ def check_floating(name: str, x: Array) -> None:
         raise DTypeError(f"{name} has dtype {x.dtype}: expected a floating-point dtype")
 
 
+def check_alike(name: str, x: Array, q: Array) -> None:
+    """Raises TypeError unless x comes from the library of q, ValueError unless it lies on the device of q."""
+    of_x, of_q = (namespace(array).__name__.rpartition(".")[2] for array in (x, q))
+    if of_x != of_q:
+        raise TypeError(f"{name} comes from {of_x} but q from {of_q}: they must come from one library")
+    if device(x) != device(q):
+        raise ValueError(f"{name} is on device {device(x)} but q on {device(q)}: they must be on one device")
+
+
 def is_floating(x: Array) -> bool:
     """Does x hold real floating-point numbers (bfloat16 included)?"""
     return bool(namespace(x).isdtype(x.dtype, "real floating"))

@@ -343,7 +343,7 @@ def test_errors_name_what_came(normal):
         attention(q, q, q.astype(np.float32))
     with pytest.raises(ShapeError, match=r"^q has head_dim 0 \(axis d\): expected at least 1, or a scale$"):
         attention(q[..., :0], q[..., :0], q)
-    with pytest.raises(TypeError, match="Multiple namespaces"):
+    with pytest.raises(TypeError, match="^k comes from torch but q from numpy: they must come from one library$"):
         attention(q, torch.from_numpy(q), q)
     text = "k has 3 heads (axis h) but q has 8: n_heads must be a multiple of n_kv_heads"
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
