@@ -126,7 +126,7 @@ def test_visible_by_hand():
     assert seen == [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_the_baseline_of_a_gradient_that_cancels_is_not_exactly_right(dtype):
     """One key: d_q is 0 by cancelling. A way that takes the sum from the output errs a little, and may."""
     q, k, _ = inputs(7, 1, dtype)
