@@ -15,6 +15,11 @@ the queries, t_kv of the keys and values), components of one vector (head_dim fo
 Sequences of different lengths can also lie one after another along one axis, packed, `(t, h, d)`; `cu_seqlens` holds
 the cumulative lengths, as 0, 3, 3, 8 for lengths of 3, 0 and 5.
 
+A mixture of experts has two axes more, e (experts) and f (components inside an expert), and k of the e for each token:
+
+    x             (t, d) or (b, t, d)         router_weight (e, d)
+    w_gate, w_up  (e, d, f)                   w_down        (e, f, d)
+
 Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors alike and import neither.
 """
 
@@ -25,11 +30,18 @@ import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from attnbook.errors import ShapeError
 
-AXES = {"b": "batch", "h": "heads", "t": "positions", "d": "components"}
+AXES = {
+    "b": "batch",
+    "h": "heads",
+    "t": "positions",
+    "d": "components",
+    "e": "experts",
+    "f": "components inside an expert",
+}
 """What the letters of the layout stand for; an error that names all axes says it."""
 
 
@@ -170,6 +182,94 @@ def check_cu_seqlens(cu_seqlens_q: Sequence[int], cu_seqlens_k: Sequence[int], s
             f"cu_seqlens_k counts {len(cu_seqlens_k) - 1} sequences but cu_seqlens_q {len(cu_seqlens_q) - 1}: "
             "they must be equal"
         )
+
+
+@dataclass(frozen=True)
+class MoeSizes:
+    """The lengths of all axes of one mixture of experts: d of a token, e experts, f inside an expert."""
+
+    d: int
+    e: int
+    f: int
+
+
+class RoutingInfo(NamedTuple):
+    """Where a mixture of experts sent its tokens, from `moe` of every implementation.
+
+    The leading axes are those of x without d: (t,), or (b, t). Floats are float32, or float64 for float64 input.
+    """
+
+    weights: Any
+    """(…, t, k) what each chosen expert's output was multiplied by; 0 where dropped; most wanted first."""
+    experts: Any
+    """(…, t, k) int64, the chosen experts, dropped or not."""
+    loads: Any
+    """(e,) int64, how many assignments each expert was chosen for, before anything is dropped; their sum is t · k."""
+    aux_loss: Any
+    """() e · Σ (share of the assignments) · (mean normalised score), 1 for uniform routing, 0 without tokens."""
+    dropped: Any
+    """(…, t, k) booleans: True where the expert was full, so that this assignment gave 0."""
+    z_loss: Any
+    """() the mean of logsumexp(logits)², 0 without tokens: it keeps logits small (Zoph et al. 2022)."""
+
+
+def check_moe(x: Shaped, router_weight: Shaped, w_gate: Shaped, w_up: Shaped, w_down: Shaped) -> MoeSizes:
+    """The sizes of `moe(x, …)`; raises ShapeError for the first axis that does not fit.
+
+    x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d).
+    """
+    if len(x.shape) not in (2, 3):
+        raise ShapeError(f"x has {len(x.shape)} axes {tuple(x.shape)}: expected 2, (t, d), or 3, (b, t, d)")
+    check_axes("router_weight", router_weight, "e d")
+    d, (e, of_router) = x.shape[-1], router_weight.shape
+    _check_equal("router_weight", of_router, "x", d, "{} components (axis d)")
+    return MoeSizes(d, e, _check_experts(("w_gate", "w_up", "w_down"), (w_gate, w_up, w_down), e, d))
+
+
+def check_routing(
+    sizes: MoeSizes,
+    *,
+    top_k: int,
+    scoring: str,
+    selection_bias: Shaped | None,
+    routed_scale: float,
+    capacity_factor: float | None,
+    shared: Sequence[Shaped] | None,
+) -> None:
+    """Raises ValueError or ShapeError for the first option of `moe` that has no meaning for these sizes."""
+    if isinstance(top_k, bool) or not isinstance(top_k, numbers.Integral):
+        raise ValueError(f"top_k is {top_k!r}: expected a whole number of experts")
+    if not 1 <= top_k <= sizes.e:
+        raise ValueError(f"top_k is {top_k} but router_weight has {sizes.e} experts (axis e): expected 1 to {sizes.e}")
+    if scoring not in ("softmax", "sigmoid"):
+        raise ValueError(f"scoring is {scoring!r}: expected 'softmax' or 'sigmoid'")
+    if not _is_real(routed_scale) or not math.isfinite(routed_scale):
+        raise ValueError(f"routed_scale is {routed_scale!r}: expected a finite number")
+    if capacity_factor is not None and not (
+        _is_real(capacity_factor) and math.isfinite(capacity_factor) and capacity_factor > 0
+    ):
+        raise ValueError(f"capacity_factor is {capacity_factor!r}: expected a finite number above 0, or None")
+    if selection_bias is not None:
+        check_axes("selection_bias", selection_bias, "e")
+        _check_equal("selection_bias", selection_bias.shape[0], "router_weight", sizes.e, "{} experts (axis e)")
+    if shared is not None:
+        if len(shared) != 3:
+            raise ValueError(f"shared holds {len(shared)} arrays: expected 3, (w_gate, w_up, w_down)")
+        names = ("shared[0] (w_gate)", "shared[1] (w_up)", "shared[2] (w_down)")
+        check_axes(names[0], shared[0], "e d f")
+        _check_experts(names, shared, shared[0].shape[0], sizes.d)
+
+
+def _check_experts(names: Sequence[str], weights: Sequence[Shaped], e: int, d: int) -> int:
+    """The f of experts (e, d, f), (e, d, f), (e, f, d)."""
+    for name, w, axes in zip(names, weights, ("e d f", "e d f", "e f d"), strict=True):
+        check_axes(name, w, axes)
+        _check_equal(name, w.shape[0], "router_weight" if names[0] == "w_gate" else names[0], e, "{} experts (axis e)")
+        _check_equal(name, w.shape[axes.split().index("d")], "x", d, "{} components (axis d)")
+    f = weights[0].shape[2]
+    for name, w, axis in ((names[1], weights[1], 2), (names[2], weights[2], 1)):
+        _check_equal(name, w.shape[axis], names[0], f, "{} components (axis f)")
+    return f
 
 
 def check_axes(name: str, x: Shaped, axes: str) -> None:

@@ -5,7 +5,9 @@ implementations are compared with these and never import them.
 """
 
 from attnbook.reference.attention import attention, kv_head_of
+from attnbook.reference.balance import update_selection_bias
 from attnbook.reference.masks import causal_mask, padding_mask, window_mask
+from attnbook.reference.moe import moe
 from attnbook.reference.online import merge, online_average, online_softmax
 from attnbook.reference.softmax import logsumexp, naive_softmax, softmax
 from attnbook.reference.varlen import attention_varlen
@@ -17,10 +19,12 @@ __all__ = [
     "kv_head_of",
     "logsumexp",
     "merge",
+    "moe",
     "naive_softmax",
     "online_average",
     "online_softmax",
     "padding_mask",
     "softmax",
+    "update_selection_bias",
     "window_mask",
 ]
