@@ -1,0 +1,96 @@
+"""`attention`: the door. It checks once, chooses an implementation, and hands the call over.
+
+What stands out: nothing stands between the caller and torch's own attention where that is what runs, because a custom
+operator would cost more than the checks (2 to 6 %). The operator is for what must be traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbook import reference
+from attnbook.api import sdpa
+from attnbook.api.call import Call, checked
+from attnbook.api.choose import check_impl, choose, traced
+from attnbook.errors import BackendUnavailable
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any = None,
+    is_causal: bool = False,
+    window: int | None = None,
+    alibi_slopes: Any = None,
+    softcap: float | None = None,
+    sinks: Any = None,
+    scale: float | None = None,
+    return_lse: bool = False,
+    impl: str = "auto",
+) -> Any:
+    """softmax(scale · q kᵀ + mask) v by the implementation of your choice, all with the same conventions.
+
+    q (b, n_heads, t_q, d), k (b, n_kv_heads, t_kv, d), v (b, n_kv_heads, t_kv, d_v) -> out (b, n_heads, t_q, d_v), in
+    the dtype of q; with `return_lse` also the natural log-sum-exp of each query's scores, lse (b, n_heads, t_q).
+    n_heads is a multiple of n_kv_heads. Scores and lse are float32, or float64 for float64.
+
+    - `mask` broadcasts to (b, n_heads, t_q, t_kv): booleans, True = may attend, or floats to be added, −inf hides.
+    - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; `window`: only the last `window` of those.
+    - `scale` (1/√d where None), then `softcap` c as c · tanh(s / c), then `alibi_slopes` (h,) or (b, h), then the mask.
+    - `sinks` (h,): one score more a row, without a value.
+    - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"triton"`, or `"auto"`,
+      which `explain` tells you more about.
+
+    A query that sees no key gets output 0, lse −inf (with a sink: the sink) and gradients 0. A NaN stays in the rows
+    that may see it. Inside `torch.autocast`, q, k, v are cast to its dtype, as torch does before its own attention.
+
+    Raises ShapeError, DTypeError, ValueError or TypeError for what does not fit, naming axis, expectation and value.
+    An implementation that was named never gives way to another: BackendUnavailable says what it lacks.
+
+    The formula, its parts and their sources: `attnbook.reference.attention`.
+    """
+    if not isinstance(q, Tensor):
+        options = {
+            "mask": mask, "is_causal": is_causal, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap,
+            "sinks": sinks, "scale": scale, "return_lse": return_lse,
+        }  # fmt: skip
+        check_library(q, impl)
+        return reference.attention(q, k, v, **options)
+    call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
+    impl = choose(call, impl).impl
+    if impl == "sdpa" and sdpa.is_bare(call) and not sdpa.must_look(call):
+        return sdpa.bare(call)
+    return run(call, impl)
+
+
+def check_library(q: object, impl: str) -> None:
+    """Arrays other than torch's are for the reference; raises BackendUnavailable for another name."""
+    check_impl(impl)
+    if impl not in ("auto", "reference"):
+        raise BackendUnavailable(f"{impl} needs torch tensors but q is a {type(q).__name__}: impl='reference' takes it")
+
+
+def run(call: Call, impl: str) -> Any:
+    """Hand a checked call to the implementation of this name."""
+    if impl == "sdpa":
+        return sdpa.run(call, traced=traced(call.q))
+    door = reference.attention if impl == "reference" else tiled_attention()
+    if torch.is_autocast_enabled(call.q.device.type):
+        with torch.autocast(call.q.device.type, enabled=False):  # or it would take the accumulation to half precision
+            return door(call.q, call.k, call.v, **call.options)
+    return door(call.q, call.k, call.v, **call.options)
+
+
+def tiled_attention() -> Callable[..., Any]:
+    """The tiles' attention."""
+    try:
+        from attnbook.tiled import attention as door
+    except ImportError:
+        door = reference.attention
+    return door

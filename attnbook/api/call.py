@@ -1,0 +1,98 @@
+"""One call of attention, checked: what every implementation is handed, and what the choice between them reads.
+
+The checks' texts are those of `attnbook.shapes` and of the reference; here is only a shorter way through them, because
+a call of torch's own attention at t = 512 takes less than a millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnbook.errors import DTypeError
+from attnbook.reference.attention import check_kinds
+from attnbook.shapes import AttentionSizes, check_attention, check_mask, check_options
+
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""The dtypes that every implementation calculates in or from."""
+
+
+class Call(NamedTuple):
+    """The arguments of `attention`, checked and under autocast cast, with the lengths of all axes."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    is_causal: bool
+    window: int | None
+    alibi_slopes: Tensor | None
+    softcap: float | None
+    sinks: Tensor | None
+    scale: float | None
+    return_lse: bool
+    sizes: AttentionSizes
+
+    @property
+    def hides(self) -> bool:
+        """May some query not see some key?"""
+        return self.mask is not None or self.window is not None or (self.is_causal and self.sizes.t_q > 1)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but q, k, v, as the reference and the tiles take them."""
+        return {name: getattr(self, name) for name in Call._fields[3:-1]}
+
+
+def checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    window: int | None,
+    alibi_slopes: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+    scale: float | None,
+    return_lse: bool,
+) -> Call:
+    """The call, or the error that says which axis, dtype, device or option is wrong."""
+    q, k, v = autocast(q, k, v)
+    sizes = check_attention(q, k, v)
+    check_options(
+        sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
+    )
+    check_tensors(q, k, v, mask, alibi_slopes, sinks)
+    if mask is not None:
+        check_mask(mask, sizes)
+    return Call(q, k, v, mask, bool(is_causal), window, alibi_slopes, softcap, sinks, scale, return_lse, sizes)
+
+
+def check_tensors(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, alibi_slopes: Tensor | None, sinks: Tensor | None
+) -> None:
+    """Raises TypeError, ValueError or DTypeError unless all are tensors of one device and of fitting dtypes."""
+    dtype, device = q.dtype, q.device
+    extra = mask is not None or alibi_slopes is not None or sinks is not None
+    alike = isinstance(k, Tensor) and isinstance(v, Tensor) and k.dtype == v.dtype == dtype
+    if extra or not alike or not k.device == v.device == device:
+        check_kinds(q, k, v, mask=mask, alibi_slopes=alibi_slopes, sinks=sinks)
+    if dtype not in FLOATS:
+        raise DTypeError(f"q has dtype {dtype}: expected float64, float32, float16 or bfloat16")
+    if mask is not None and mask.dtype != torch.bool and not mask.is_floating_point():
+        raise DTypeError(f"mask has dtype {mask.dtype}: expected booleans (True = may attend) or floats to be added")
+
+
+def autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Inside `torch.autocast`, floats but float64 in its dtype, as torch does before its own attention."""
+    if not torch.is_autocast_enabled(q.device.type):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(q.device.type)
+    return _cast(q, dtype), _cast(k, dtype), _cast(v, dtype)
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64 else x
