@@ -18,6 +18,8 @@ ROOT = Path(__file__).parent
 
 def prepare(session: nox.Session, extra: str, *tools: str) -> None:
     """Install the project and the session's tools once; again only when what decides the versions has changed."""
+    # Read when torch is imported: waiting threads that spin slow a busy neighbour many times over.
+    session.env["OMP_WAIT_POLICY"] = "PASSIVE"
     wanted = hashlib.sha256()
     for name in ("pyproject.toml", "constraints.txt", "noxfile.py"):
         wanted.update((ROOT / name).read_bytes())
@@ -70,6 +72,13 @@ def serve(session: nox.Session) -> None:
     """Build, serve on this machine, and rebuild and reload whenever a chapter or the package changes."""
     prepare(session, "book", "sphinx-autobuild")
     session.run("python", "-m", "attnbook.bookkit", "serve", "book", "--with-parent", *session.posargs)
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """Every implementation, option, dtype, shape, head count and memory layout of attention: the full product."""
+    prepare(session, "tests")
+    session.run("python", "-m", "tests.matrix", *session.posargs)
 
 
 @nox.session

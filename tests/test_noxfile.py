@@ -23,6 +23,7 @@ class Session:
         self.ran = []
         self.installed = 0
         self.posargs = []
+        self.env = {}
 
     def install(self, *arguments):
         self.installed += 1
@@ -84,3 +85,10 @@ def test_the_server_of_the_author_ends_with_nox(noxfile, tmp_path, monkeypatch):
     session = Session(tmp_path)
     noxfile.serve(session)
     assert "--with-parent" in session.ran[0]
+
+
+def test_waiting_threads_do_not_spin(noxfile, tmp_path):
+    """Every session's processes are told before they import torch."""
+    session = Session(tmp_path)
+    noxfile.tests(session)
+    assert session.env == {"OMP_WAIT_POLICY": "PASSIVE"}

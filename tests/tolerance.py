@@ -26,6 +26,7 @@ __all__ = [
     "garbage",
     "plain",
     "plain_gradients",
+    "plain_lse",
     "truth",
     "visible",
 ]
@@ -34,6 +35,13 @@ __all__ = [
 def plain(q, k, v, **options):
     """Attention as one writes it at first, every step in the dtype of q; torch. Rows that see nothing are 0."""
     return _dense(*(torch.as_tensor(x) for x in (q, k, v)), **options)[0]
+
+
+def plain_lse(q, k, v, **options):
+    """Its log-sum-exp, in float32 where q is shorter: an lse is never stored in less."""
+    return _dense(*(torch.as_tensor(x).to(torch.promote_types(q.dtype, torch.float32)) for x in (q, k, v)), **options)[
+        1
+    ]
 
 
 def plain_gradients(q, k, v, *, d_out, d_lse=None, **options):
@@ -202,7 +210,8 @@ def causal(shape):
 
 
 def _mean_of_v(v, n_heads):
-    return np.repeat(as_float64(v).mean(axis=2, keepdims=True), n_heads // v.shape[1], axis=1)
+    mean = as_float64(v).sum(axis=2, keepdims=True) / max(v.shape[2], 1)
+    return np.repeat(mean, n_heads // v.shape[1], axis=1)
 
 
 def _largest(x):
