@@ -67,6 +67,7 @@ def attention(
     check_kinds(q, k, v, mask=mask, alibi_slopes=alibi_slopes, sinks=sinks)
     xp, working = namespace(q), working_dtype("q", q)
     dtype, scale = q.dtype, 1 / sizes.head_dim**0.5 if scale is None else float(scale)
+    softcap = None if softcap is None else float(softcap)  # a float64 of NumPy would widen float32 scores
 
     allowed, added = _pairs(q, sizes, working, mask, is_causal, window, alibi_slopes)
     q, k, v = (xp.astype(x, working) for x in (q, k, v))

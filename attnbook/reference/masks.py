@@ -48,6 +48,8 @@ def window_mask(t_q: int, t_kv: int | None, window: int, *, like: Array | None =
 
     Flash-attention counts the keys before the query instead: this window is its `window_size=(window - 1, 0)`.
     """
+    if window is None:
+        raise ValueError("window is None: expected a whole number of keys, at least 1 (the query's own)")
     check_window(window, is_causal=True)
     t_kv = t_q if t_kv is None else t_kv
     i, j = _rows_and_columns(t_q, t_kv, like)

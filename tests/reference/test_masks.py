@@ -1,12 +1,14 @@
-"""Masks by the definition: True = may attend, causal aligned bottom-right, padding on either side."""
+"""Masks by the definition: True = may attend, causal and window aligned bottom-right, padding on either side."""
+
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from attnbook.errors import DTypeError, ShapeError
-from attnbook.reference import causal_mask, padding_mask
-from attnbook.reference.masks import split_mask
+from attnbook.reference import causal_mask, padding_mask, window_mask
+from attnbook.reference.masks import distance, split_mask
 
 
 def rows(mask):
@@ -92,3 +94,51 @@ def test_integer_masks_are_refused(mask):
     text = r"^mask has dtype \S*int64: expected booleans \(True = may attend\) or floats to be added$"
     with pytest.raises(DTypeError, match=text):
         split_mask(mask, torch.zeros(1) if isinstance(mask, torch.Tensor) else np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("t_q", "t_kv", "window", "expected"),
+    [
+        (4, 4, 2, ["1...", "11..", ".11.", "..11"]),
+        (4, None, 2, ["1...", "11..", ".11.", "..11"]),
+        (2, 5, 2, ["..11.", "...11"]),
+        (3, 3, 1, ["1..", ".1.", "..1"]),
+        (3, 3, 3, ["1..", "11.", "111"]),
+        (3, 3, 99, ["1..", "11.", "111"]),
+        (1, 5, 4, [".1111"]),
+        (4, 2, 1, ["..", "..", "1.", ".1"]),
+        (2, 0, 1, ["", ""]),
+        (0, 3, 1, []),
+    ],
+)
+def test_window_masks_as_drawn(t_q, t_kv, window, expected):
+    """The query's own key and window − 1 before it, aligned as the causal mask is."""
+    assert rows(window_mask(t_q, t_kv, window)) == expected
+
+
+def test_window_mask_is_of_the_library_and_device_asked_for():
+    """NumPy by default, else like `like`."""
+    assert isinstance(window_mask(3, 3, 2), np.ndarray)
+    mask = window_mask(3, 5, 2, like=torch.zeros(1, device="meta"))
+    assert (mask.dtype, mask.device.type, tuple(mask.shape)) == (torch.bool, "meta", (3, 5))
+    assert rows(window_mask(3, 5, 2, like=torch.zeros(1))) == rows(window_mask(3, 5, 2))
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.0, True, None])
+def test_windows_that_are_none(window):
+    """A window is a whole number of keys, at least the query's own."""
+    text = f"window is {window!r}: expected a whole number of keys, at least 1 (the query's own), or None"
+    if window is None:
+        text = "window is None: expected a whole number of keys, at least 1 (the query's own)"
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        window_mask(3, 3, window)
+
+
+@pytest.mark.parametrize("library", [np.zeros, torch.zeros])
+def test_distances_as_drawn(library):
+    """Whole numbers, 0 where query and key are the same position when both sequences end together."""
+    like = library(1)
+    assert distance(3, 3, like=like).tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    assert distance(2, 4, like=like).tolist() == [[2, 1, 0, 1], [3, 2, 1, 0]]
+    assert distance(3, 1, like=like).tolist() == [[2], [1], [0]]
+    assert type(distance(1, 1, like=like)) is type(like)
