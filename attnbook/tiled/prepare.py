@@ -1,0 +1,90 @@
+"""What forward and backward have in common before the first tile: checks, the working dtype, the size of tiles."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnbook.errors import DTypeError
+from attnbook.shapes import AttentionSizes, check_attention, check_mask, check_options
+from attnbook.tiled.scores import Options
+
+
+def check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    alibi_slopes: Tensor | None,
+    sinks: Tensor | None,
+    *,
+    is_causal: bool,
+    window: int | None,
+    softcap: float | None,
+    scale: float | None,
+) -> tuple[AttentionSizes, Options]:
+    """The sizes and options of a call, or the error that says what is wrong with it."""
+    given = {"q": q, "k": k, "v": v, "mask": mask, "alibi_slopes": alibi_slopes, "sinks": sinks}
+    for name, x in given.items():
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {type(x).__module__}.{type(x).__name__}: expected a torch.Tensor")
+    sizes = check_attention(q, k, v)
+    check_options(
+        sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
+    )
+    _check_kinds(q, given)
+    if mask is not None:
+        check_mask(mask, sizes)
+    scale = sizes.head_dim**-0.5 if scale is None else float(scale)
+    cap = None if softcap is None else float(softcap)
+    return sizes, Options(bool(is_causal), None if window is None else int(window), cap, scale)
+
+
+def _check_kinds(q: Tensor, given: dict[str, Tensor | None]) -> None:
+    """Raises DTypeError or ValueError unless the tensors hold the right kinds of number, on one device."""
+    for name, x in given.items():
+        if x is None:
+            continue
+        if x.device != q.device:
+            raise ValueError(f"{name} is on device {x.device} but q on {q.device}: they must be on one device")
+        if name in ("k", "v") and x.dtype != q.dtype:
+            raise DTypeError(f"{name} has dtype {x.dtype} but q has {q.dtype}: they must be equal")
+        if name == "mask":
+            if x.dtype != torch.bool and not x.is_floating_point():
+                raise DTypeError(
+                    f"mask has dtype {x.dtype}: expected booleans (True = may attend) or floats to be added"
+                )
+        elif not x.is_floating_point():
+            raise DTypeError(f"{name} has dtype {x.dtype}: expected a floating-point dtype")
+
+
+def working_dtype(x: Tensor) -> torch.dtype:
+    """The dtype to calculate in: float64 for float64, float32 for every shorter float."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def four_axes(mask: Tensor | None) -> Tensor | None:
+    """The mask with its missing leading axes, of length 1."""
+    return None if mask is None else mask[(None,) * (4 - mask.ndim)]
+
+
+def of_every_head(x: Tensor | None, sizes: AttentionSizes, dtype: torch.dtype) -> Tensor | None:
+    """Slopes or sinks (h,) or (b, h) as (b, h), in the working dtype."""
+    return None if x is None else x.to(dtype).expand(sizes.b, sizes.n_heads)
+
+
+def tile_sizes(
+    sizes: AttentionSizes, window: int | None, tile_q: int | None, tile_k: int | None
+) -> tuple[int, int, int]:
+    """Queries and keys of a tile, and lanes of a stack."""
+    group = max(sizes.n_heads // max(sizes.n_kv_heads, 1), 1)
+    if tile_q is None:
+        tile_q = max(min((128 if window is not None else 256), sizes.t_q), 1)
+    if tile_k is None:
+        tile_k = 512 if window is None else min(max(window + tile_q - 1, 128), 1024)
+    lanes = max(SCORES // (group * min(tile_q, max(sizes.t_q, 1)) * tile_k), 1)
+    return tile_q, tile_k, lanes
+
+
+SCORES = 1 << 20
+"""How many scores are held at a time, about: 4 MiB of float32."""

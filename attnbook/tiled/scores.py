@@ -1,0 +1,106 @@
+"""From a tile of queries and a tile of keys to a tile of scores, with every option, and back for the gradient.
+
+The order is the convention of the whole package: scale, softcap, ALiBi, mask, and −inf where a query may not look.
+Everything happens in place, in one buffer that is used again for every tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnbook.tiled.lanes import Stack, tile_of
+from attnbook.tiled.plan import KeyTile, QueryTile
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for, beside the tensors: already checked."""
+
+    is_causal: bool
+    window: int | None
+    softcap: float | None
+    scale: float
+
+
+class Scores:
+    """The rule that scores follow for one stack of lanes; shapes of a tile are (lanes, group, rows, columns)."""
+
+    def __init__(self, options: Options, ahead: int, like: Tensor) -> None:
+        self.options = options
+        self.ahead = ahead
+        """t_kv − t_q: query i stands at the position of key i + ahead."""
+        self.like = like
+        self.lowest = torch.finfo(like.dtype).min
+        self.mask: Tensor | None = None
+        self.slopes: Tensor | None = None
+
+    def enter(self, stack: Stack, mask: Tensor | None, slopes: Tensor | None) -> None:
+        """Take the part of the mask (b, h, t_q, t_kv) and of the slopes (b, h), or what broadcasts, of these lanes."""
+        self.mask = None if mask is None else stack.of_queries(mask)
+        self.slopes = None if slopes is None else stack.of_queries(slopes)[:, :, None, None]
+
+    def hides_all(self, q_tile: QueryTile, k_tile: KeyTile) -> bool:
+        """Does the mask hide every key of this tile from every query? Then the tile is not visited."""
+        return self.mask is not None and not bool(self._may_attend(q_tile, k_tile).any())
+
+    def tile(self, q: Tensor, k: Tensor, q_tile: QueryTile, k_tile: KeyTile, out: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores of q (lanes, group · rows, d) and k (lanes, columns, d) in `out` (lanes, group · rows, columns).
+
+        -> the scores, and with softcap a copy of them as they were when just capped (else the scores again).
+        """
+        torch.baddbmm(out, q, k.mT, beta=0, alpha=self.options.scale, out=out)
+        capped = out
+        if self.options.softcap is not None:
+            cap = self.options.softcap
+            out.div_(cap).tanh_().mul_(cap)
+            capped = out.clone() if self.mask is not None or self.slopes is not None or k_tile.edges else out
+        rows = q_tile.stop - q_tile.start
+        score = torch.unflatten(out, 1, (-1, rows))  # (lanes, group, rows, columns)
+        if self.slopes is not None:
+            score.addcmul_(self.slopes, self.distance(q_tile, k_tile), value=-1)
+        if self.mask is not None:
+            if self.mask.dtype != torch.bool:
+                score.add_(self._mask_tile(q_tile, k_tile))
+            score.masked_fill_(~self._may_attend(q_tile, k_tile), -torch.inf)
+        for start, stop in k_tile.edges:
+            columns = score[..., start - k_tile.start : stop - k_tile.start]
+            columns.masked_fill_(~self._in_sight(q_tile, start, stop), -torch.inf)
+        return out, capped
+
+    def seen(self, q_tile: QueryTile, k_tile: KeyTile, lanes: int, group: int) -> Tensor:
+        """May each query of the tile look at each key? Booleans (lanes, group · rows, columns)."""
+        seen = self._in_sight(q_tile, k_tile.start, k_tile.stop)  # (rows, columns)
+        if self.mask is not None:
+            seen = seen & self._may_attend(q_tile, k_tile)
+        return seen.expand(lanes, group, *seen.shape[-2:]).flatten(1, 2)
+
+    def distance(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
+        """|i + t_kv − t_q − j| of every pair of the tile (rows, columns), in the dtype of the scores."""
+        return self._behind(q_tile, k_tile.start, k_tile.stop).abs().to(self.like.dtype)
+
+    def _in_sight(self, q_tile: QueryTile, start: int, stop: int) -> Tensor:
+        """May the queries see keys `start` to `stop` − 1, as far as causality and window go? (rows, columns)."""
+        behind = self._behind(q_tile, start, stop)
+        if not self.options.is_causal:
+            return torch.ones_like(behind, dtype=torch.bool)
+        seen = behind >= 0
+        return seen if self.options.window is None else seen & (behind < self.options.window)
+
+    def _behind(self, q_tile: QueryTile, start: int, stop: int) -> Tensor:
+        """How many positions key j lies behind query i: i + t_kv − t_q − j (rows, columns)."""
+        i = torch.arange(q_tile.start + self.ahead, q_tile.stop + self.ahead, device=self.like.device)[:, None]
+        return i - torch.arange(start, stop, device=self.like.device)
+
+    def _may_attend(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
+        """The mask's tile as booleans, True = may attend; axes that stand for their repetition have length 1."""
+        mask = self._mask_tile(q_tile, k_tile)
+        if mask.dtype == torch.bool:
+            return mask
+        return ~(mask <= max(torch.finfo(mask.dtype).min, self.lowest))  # NaN is no way to hide
+
+    def _mask_tile(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
+        assert self.mask is not None
+        return tile_of(tile_of(self.mask, q_tile.start, q_tile.stop, 2), k_tile.start, k_tile.stop, 3)
