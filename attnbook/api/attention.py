@@ -6,16 +6,16 @@ operator would cost more than the checks (2 to 6 %). The operator is for what mu
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnbook import reference
+from attnbook import reference, tiled
 from attnbook.api import sdpa
 from attnbook.api.call import Call, checked
-from attnbook.api.choose import check_impl, choose, traced
+from attnbook.api.choose import check_impl, choose
+from attnbook.api.traced import traced
 from attnbook.errors import BackendUnavailable
 
 
@@ -62,11 +62,12 @@ def attention(
         }  # fmt: skip
         check_library(q, impl)
         return reference.attention(q, k, v, **options)
+    if impl == "auto" and mask is window is alibi_slopes is softcap is sinks is None and not return_lse:
+        out = None if torch.compiler.is_compiling() else sdpa.shortcut(q, k, v, is_causal, scale)
+        if out is not None:
+            return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
-    impl = choose(call, impl).impl
-    if impl == "sdpa" and sdpa.is_bare(call) and not sdpa.must_look(call):
-        return sdpa.bare(call)
-    return run(call, impl)
+    return run(call, choose(call, impl).impl)
 
 
 def check_library(q: object, impl: str) -> None:
@@ -80,17 +81,8 @@ def run(call: Call, impl: str) -> Any:
     """Hand a checked call to the implementation of this name."""
     if impl == "sdpa":
         return sdpa.run(call, traced=traced(call.q))
-    door = reference.attention if impl == "reference" else tiled_attention()
+    door = {"reference": reference.attention, "tiled": tiled.attention}[impl]
     if torch.is_autocast_enabled(call.q.device.type):
         with torch.autocast(call.q.device.type, enabled=False):  # or it would take the accumulation to half precision
             return door(call.q, call.k, call.v, **call.options)
     return door(call.q, call.k, call.v, **call.options)
-
-
-def tiled_attention() -> Callable[..., Any]:
-    """The tiles' attention."""
-    try:
-        from attnbook.tiled import attention as door
-    except ImportError:
-        door = reference.attention
-    return door

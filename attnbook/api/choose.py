@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.autograd import forward_ad
 
 from attnbook.api import sdpa
 from attnbook.api.call import Call
+from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa", "triton")
@@ -95,21 +94,6 @@ def unfit(call: Call) -> str | None:
         if not sdpa.looks_finite(call):
             return "sdpa lets a NaN or inf in a hidden key reach every row, and there is one"
     return None
-
-
-def traced(q: Tensor) -> bool:
-    """Are there shapes only, no values: inside torch.compile or torch.export, on the meta device, a fake tensor?"""
-    return torch.compiler.is_compiling() or q.is_meta or type(q) not in (Tensor, torch.nn.Parameter)
-
-
-def transformed() -> bool:
-    """Is a transform of torch.func or a level of forward-mode gradients at work?"""
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-
-
-def vmapped(q: Tensor) -> bool:
-    """Does q stand for a batch that torch.vmap hides?"""
-    return not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(q)
 
 
 def others(call: Call, took: str) -> Iterator[tuple[str, str]]:

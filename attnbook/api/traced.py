@@ -1,0 +1,25 @@
+"""Is a call being watched: traced without values, or transformed by torch.func?
+
+Then values cannot be looked at, or gradients are taken in another way than `torch.autograd` does.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def traced(q: Tensor) -> bool:
+    """Are there shapes only, no values: inside torch.compile or torch.export, on the meta device, a fake tensor?"""
+    return torch.compiler.is_compiling() or q.is_meta or type(q) not in (Tensor, torch.nn.Parameter)
+
+
+def transformed() -> bool:
+    """Is a transform of torch.func or a level of forward-mode gradients at work?"""
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def vmapped(q: Tensor) -> bool:
+    """Does q stand for a batch that torch.vmap hides?"""
+    return not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(q)
