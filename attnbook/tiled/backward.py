@@ -174,6 +174,8 @@ def _differentiate(tile: QueryTile, saved: Saved, into: Gradients, scores: Score
             turned = seen.mT
             weight.masked_fill_(~seen, 0.0)
             d_score.masked_fill_(~seen, 0.0)
+            if slope is not None:
+                slope.masked_fill_(~seen, 0.0)
         _add_bias_gradients(torch.unflatten(d_score, 1, (group, rows)), tile, keys, into, scores)
         if slope is not None:
             d_score.mul_(slope)
