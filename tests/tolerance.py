@@ -29,6 +29,7 @@ __all__ = [
     "plain_lse",
     "truth",
     "visible",
+    "worst",
 ]
 
 
@@ -45,22 +46,33 @@ def plain_lse(q, k, v, **options):
 
 
 def plain_gradients(q, k, v, *, d_out, d_lse=None, **options):
-    """As `exact`, every step in the dtype of q; for each gradient the worse of two plain ways to write it.
+    """As `exact`, every step in the dtype of q; for each gradient the worst of four plain ways to write it.
 
-    One is autograd through softmax. The other takes the sum over a row from the output, Σ d_out · out, as every
-    implementation does that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0.
+    Autograd through softmax; or the sum over a row taken from the output, Σ d_out · out, as every implementation does
+    that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0. And both also with
+    every sum in the opposite order, so that one lucky rounding is not the measure.
     """
     right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options)
-    ways = [_differentiate(average, q, k, v, d_out, d_lse, options) for average in (_average, _AverageFromOut.apply)]
-    return {name: max((way[name] for way in ways), key=lambda x: _largest(x - right[name])) for name in ways[0]}
+    ways = [
+        _differentiate(q, k, v, d_out, d_lse, options | {"average": average, "backwards": backwards})
+        for average in (_average, _AverageFromOut.apply)
+        for backwards in (False, True)
+    ]
+    return {name: worst(right[name], *(way[name] for way in ways)) for name in ways[0]}
 
 
-def _differentiate(average, q, k, v, d_out, d_lse, options):
+def worst(right, *candidates):
+    """The candidate that is farthest from what is right."""
+    finite = np.isfinite(right)
+    return max(candidates, key=lambda x: _largest((as_float64(x) - np.where(finite, right, 0))[finite]))
+
+
+def _differentiate(q, k, v, d_out, d_lse, options):
     options = dict(options)
     leaves = {"q": q, "k": k, "v": v}
     leaves |= {name: options.pop(name) for name in ("bias", "alibi_slopes", "sinks") if options.get(name) is not None}
     leaves = {name: torch.as_tensor(x).detach().to(q.dtype).requires_grad_() for name, x in leaves.items()}
-    out, lse = _dense(**leaves, **options, average=average)
+    out, lse = _dense(**leaves, **options)
     total = (out * d_out.to(q.dtype)).sum()
     if d_lse is not None:  # a row that sees nothing has lse −inf, a constant
         total = total + (torch.where(lse.isfinite(), lse, 0.0) * d_lse.to(q.dtype)).sum()
@@ -71,13 +83,13 @@ def _differentiate(average, q, k, v, d_out, d_lse, options):
 
 def _dense(
     q, k, v, *, allowed=None, bias=None, scale=None,
-    is_causal=False, window=None, softcap=None, alibi_slopes=None, sinks=None, average=None,
+    is_causal=False, window=None, softcap=None, alibi_slopes=None, sinks=None, average=None, backwards=False,
 ):  # fmt: skip
-    """Out and lse with all scores at once, differentiable, in the dtype of q."""
+    """Out and lse with all scores at once, differentiable, in the dtype of q; `backwards` adds in the other order."""
     n_heads, t_q = q.shape[1:3]
     k, v = (x.repeat_interleave(n_heads // x.shape[1], dim=1) for x in (k, v))
     t_kv = k.shape[2]
-    score = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    score = (q.flip(-1) @ k.flip(-1).mT if backwards else q @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if softcap is not None:
         score = softcap * torch.tanh(score / softcap)
     if alibi_slopes is not None:
@@ -87,6 +99,8 @@ def _dense(
     if bias is not None:
         score = score + torch.as_tensor(bias).to(q.dtype)
     seen = torch.tensor(visible(tuple(score.shape), allowed=allowed, is_causal=is_causal, window=window))
+    if backwards:
+        score, seen, v = score.flip(-1, -2), seen.flip(-1, -2), v.flip(2)
     if sinks is not None:
         column = torch.as_tensor(sinks).to(q.dtype).reshape(1, n_heads, 1, 1).expand(*score.shape[:3], 1)
         score, seen = torch.cat([score, column], -1), torch.cat([seen, torch.ones_like(seen[..., :1])], -1)
@@ -94,7 +108,8 @@ def _dense(
             seen = torch.ones_like(score, dtype=torch.bool)
     if not score.shape[-1]:
         return q @ k.mT @ v, score.sum(-1) - torch.inf
-    return (average or _average)(score, seen, v)
+    out, lse = (average or _average)(score, seen, v)
+    return (out.flip(2), lse.flip(2)) if backwards else (out, lse)
 
 
 def _average(score, seen, v):
