@@ -13,23 +13,27 @@ from typing import TYPE_CHECKING
 from attnbook.measure import Findings, Measurement, experiment, measure, measure_mean
 
 if TYPE_CHECKING:
-    from attnbook import experiments, probes, reference
-    from attnbook.reference import attention, softmax
+    from attnbook import api, experiments, probes, reference, tiled
+    from attnbook.api import attention, explain
+    from attnbook.reference import softmax
 
 __all__ = [
     "Findings",
     "Measurement",
+    "api",
     "attention",
     "experiment",
     "experiments",
+    "explain",
     "measure",
     "measure_mean",
     "probes",
     "reference",
     "softmax",
+    "tiled",
 ]
 
-_HOME = {"attention": "attnbook.reference", "softmax": "attnbook.reference"}
+_HOME = {"attention": "attnbook.api", "explain": "attnbook.api", "softmax": "attnbook.reference"}
 """Where each name that is loaded on first use lives; a name that is missing here is a room of the package."""
 
 
