@@ -9,8 +9,8 @@ Which components form a pair is a convention, and both are in use:
     layout="interleaved"   (0 1) (2 3) (4 5) (6 7)      the paper's; GPT-J, Meta's Llama code, GGUF files of Llama
     layout="half"          (0 4) (1 5) (2 6) (3 7)      GPT-NeoX, Hugging Face transformers
 
-What stands out here: the angles are float64 whatever x is. At position 2 048 a half-precision angle is off by whole
-radians, and at 131 072 a float32 angle still spoils the third digit of the cosine.
+What stands out here: the angles are float64 whatever x is. Past position 2 048 float16 has steps of 2 radians and
+bfloat16 of 16, and at 131 072 a float32 angle still spoils the third digit of the cosine.
 """
 
 from __future__ import annotations
