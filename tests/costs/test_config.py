@@ -120,6 +120,7 @@ def test_which_layers_have_experts():
     assert layers(first_k_dense_replace=1) == (False, True, True)
     assert layers(mlp_only_layers=[1]) == (True, False, True)
     assert layers(decoder_sparse_step=2) == (False, True, False)
+    assert layers(moe_layer_freq=2) == (True, False, True)
     assert layers(moe_layer_freq=[0, 1, 1]) == (False, True, True)
     assert layers(model_type="llama4_text", interleave_moe_layer_step=2, intermediate_size_mlp=9) == (
         False,

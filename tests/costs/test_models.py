@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnbook.costs import count_parameters, model, names, read_config, weight_bytes
-from attnbook.costs.models import TABLE
+from attnbook.costs.models import TABLE, _windows
 
 CONFIGS = Path(__file__).parent / "configs"
 
@@ -105,6 +105,57 @@ def test_parts_by_hand():
     assert got.norms == 2 * 2 * 10 + 10
     assert got.idle == 3 * 10 * 7
     assert got.total - got.active == got.idle
+
+
+def test_parts_of_latent_attention_by_hand():
+    """MLA: queries through a latent of their own, keys and values through another, a norm on each latent."""
+    config = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 10,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 7,
+        "vocab_size": 13,
+        "kv_lora_rank": 5,
+        "q_lora_rank": 6,
+        "qk_nope_head_dim": 4,
+        "qk_rope_head_dim": 2,
+        "v_head_dim": 3,
+    }
+    got = count_parameters(config)
+    assert got.attention == 3 * (10 * 6 + 6 * 2 * (4 + 2) + 10 * (5 + 2) + 5 * 2 * (4 + 3) + 2 * 3 * 10)
+    assert got.norms == 3 * (2 * 10 + 6 + 5) + 10
+    straight = count_parameters({**config, "q_lora_rank": None})
+    assert straight.attention == 3 * (10 * 2 * (4 + 2) + 10 * (5 + 2) + 5 * 2 * (4 + 3) + 2 * 3 * 10)
+    assert straight.norms == 3 * (2 * 10 + 5) + 10
+
+
+def test_biases_and_sinks_by_hand():
+    """gpt-oss: a sink a head, biases on the projections, on the router and inside the experts."""
+    config = {
+        "model_type": "gpt_oss",
+        "hidden_size": 10,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 3,
+        "intermediate_size": 7,
+        "vocab_size": 13,
+        "num_local_experts": 5,
+        "num_experts_per_tok": 2,
+        "attention_bias": True,
+    }
+    got = count_parameters(config)
+    assert got.attention == 2 * (10 * 12 + 2 * 10 * 6 + 12 * 10 + (12 + 6 + 6) + 10 + 4)
+    assert got.router == 2 * (5 * 10 + 5)
+    assert got.feed_forward == 2 * 5 * (3 * 10 * 7 + 7 + 7 + 10)
+
+
+def test_a_row_whose_local_layers_do_not_fit_its_period_is_refused():
+    """The two ways in which the table says how many layers have a window are checked against each other."""
+    with pytest.raises(ValueError, match="m: local_layers: expected 3, as local_period 2 has it, got 2"):
+        _windows("m", 5, 7, 2, 2)
+    assert _windows("m", 5, 7, 2, 3) == (7, None, 7, None, 7)
 
 
 def test_weights_that_no_size_stands_for_are_not_guessed():
