@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from attnbook import reference, tiled
-from attnbook.api import sdpa
+from attnbook.api import operators, sdpa
+from attnbook.api.autocast import off
 from attnbook.api.call import Call, checked
 from attnbook.api.choose import check_impl, choose
 from attnbook.api.traced import traced
@@ -81,8 +82,12 @@ def run(call: Call, impl: str) -> Any:
     """Hand a checked call to the implementation of this name."""
     if impl == "sdpa":
         return sdpa.run(call, traced=traced(call.q))
+    if impl == "tiled" and traced(call.q):
+        out, lse = operators.attention(
+            call.q, call.k, call.v, call.mask, call.alibi_slopes, call.sinks,
+            call.is_causal, call.window, call.softcap, call.scale,
+        )  # fmt: skip
+        return (out, lse) if call.return_lse else out
     door = {"reference": reference.attention, "tiled": tiled.attention}[impl]
-    if torch.is_autocast_enabled(call.q.device.type):
-        with torch.autocast(call.q.device.type, enabled=False):  # or it would take the accumulation to half precision
-            return door(call.q, call.k, call.v, **call.options)
-    return door(call.q, call.k, call.v, **call.options)
+    with off(call.q.device.type):
+        return door(call.q, call.k, call.v, **call.options)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attnbook.api.autocast import cast
 from attnbook.errors import DTypeError
 from attnbook.reference.attention import check_kinds
 from attnbook.shapes import AttentionSizes, check_attention, check_mask, check_options
@@ -60,7 +61,7 @@ def checked(
     return_lse: bool,
 ) -> Call:
     """The call, or the error that says which axis, dtype, device or option is wrong."""
-    q, k, v = autocast(q, k, v)
+    q, k, v = cast(q.device.type, q, k, v)
     sizes = check_attention(q, k, v)
     check_options(
         sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
@@ -76,23 +77,15 @@ def check_tensors(
 ) -> None:
     """Raises TypeError, ValueError or DTypeError unless all are tensors of one device and of fitting dtypes."""
     dtype, device = q.dtype, q.device
-    extra = mask is not None or alibi_slopes is not None or sinks is not None
-    alike = isinstance(k, Tensor) and isinstance(v, Tensor) and k.dtype == v.dtype == dtype
-    if extra or not alike or not k.device == v.device == device:
+    fits = isinstance(k, Tensor) and isinstance(v, Tensor) and k.dtype == v.dtype == dtype
+    fits = fits and k.device == v.device == device
+    for x in (mask, alibi_slopes, sinks):
+        fits = fits and (x is None or (isinstance(x, Tensor) and x.device == device))
+    for x in (alibi_slopes, sinks):
+        fits = fits and (x is None or x.is_floating_point())
+    if not fits:
         check_kinds(q, k, v, mask=mask, alibi_slopes=alibi_slopes, sinks=sinks)
     if dtype not in FLOATS:
         raise DTypeError(f"q has dtype {dtype}: expected float64, float32, float16 or bfloat16")
     if mask is not None and mask.dtype != torch.bool and not mask.is_floating_point():
         raise DTypeError(f"mask has dtype {mask.dtype}: expected booleans (True = may attend) or floats to be added")
-
-
-def autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Inside `torch.autocast`, floats but float64 in its dtype, as torch does before its own attention."""
-    if not torch.is_autocast_enabled(q.device.type):
-        return q, k, v
-    dtype = torch.get_autocast_dtype(q.device.type)
-    return _cast(q, dtype), _cast(k, dtype), _cast(v, dtype)
-
-
-def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64 else x

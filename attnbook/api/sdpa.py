@@ -90,7 +90,7 @@ def bare(call: Call) -> Any:
     """One call of torch's function, for what `is_bare`."""
     q, k, v = call.q, call.k, call.v
     is_causal = call.is_causal and call.sizes.t_q > 1
-    gqa = call.sizes.n_heads != call.sizes.n_kv_heads
+    gqa = True if call.sizes.n_heads != call.sizes.n_kv_heads else False  # noqa: SIM210 - while tracing it may be a symbol
     return scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=call.scale, enable_gqa=gqa)
 
 
@@ -161,7 +161,7 @@ def _masked(call: Call, allowed: Tensor | None, added: Tensor | None) -> Tensor:
         mask = added if allowed is None else torch.where(allowed, added, -torch.inf)
         if mask.requires_grad:
             mask = mask.to(call.q.dtype)  # then torch keeps all scores, in the dtype of q, and adds it there
-    gqa = call.sizes.n_heads != call.sizes.n_kv_heads
+    gqa = True if call.sizes.n_heads != call.sizes.n_kv_heads else False  # noqa: SIM210 - while tracing it may be a symbol
     out: Tensor = scaled_dot_product_attention(call.q, call.k, call.v, attn_mask=mask, scale=call.scale, enable_gqa=gqa)
     return out
 

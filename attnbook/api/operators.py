@@ -1,0 +1,109 @@
+"""The operators of `torch.library`: attention as one node that torch.compile, torch.export and autocast know.
+
+Each has a kernel, a fake kernel that only says shapes (they may be symbols), and a backward operator. The door uses
+them where a call is traced; elsewhere it calls the implementation itself, which costs less. Kernels of other devices
+register behind the same names. There is no rule for vmap: a batch axis is what b is for.
+
+Checks of values, such as rising `cu_seqlens`, happen inside the kernels: while tracing there are no values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbook import tiled
+from attnbook.api import autocast
+
+
+@torch.library.custom_op("attnbook::attention", mutates_args=())
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    alibi_slopes: Tensor | None,
+    sinks: Tensor | None,
+    is_causal: bool,
+    window: int | None,
+    softcap: float | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:
+    """`attnbook.attention` -> out (b, n_heads, t_q, d_v), lse (b, n_heads, t_q)."""
+    options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
+    return tiled.attention_forward(q, k, v, mask, alibi_slopes, sinks, **options)
+
+
+@attention.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    b, n_heads, t_q = q.shape[:3]
+    return q.new_empty((b, n_heads, t_q, v.shape[3])), q.new_empty((b, n_heads, t_q), dtype=lse_dtype(q))
+
+
+@torch.library.custom_op("attnbook::attention_backward", mutates_args=())
+def attention_backward(
+    grad_out: Tensor,
+    grad_lse: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    mask: Tensor | None,
+    alibi_slopes: Tensor | None,
+    sinks: Tensor | None,
+    is_causal: bool,
+    window: int | None,
+    softcap: float | None,
+    scale: float | None,
+    needs_mask: bool,
+    needs_alibi: bool,
+    needs_sinks: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of q, k, v, mask, slopes and sinks; an empty tensor where none is needed."""
+    grads = tiled.attention_backward(
+        grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks,
+        is_causal=is_causal, window=window, softcap=softcap, scale=scale,
+        needs_mask=needs_mask, needs_alibi=needs_alibi, needs_sinks=needs_sinks,
+    )  # fmt: skip
+    d_q, d_k, d_v, *others = grads
+    d_mask, d_slopes, d_sinks = (q.new_empty(0) if x is None else x for x in others)
+    return d_q, d_k, d_v, d_mask, d_slopes, d_sinks
+
+
+@attention_backward.register_fake
+def _(
+    grad_out: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *options: Any
+) -> tuple[Tensor, ...]:
+    needs = zip(options[:3], options[7:], strict=True)
+    others = (x.new_empty(x.shape) if needed and x is not None else q.new_empty(0) for x, needed in needs)
+    return *(x.new_empty(x.shape) for x in (q, k, v)), *others
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:6], *output)
+    ctx.options = inputs[6:]
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    q, k, v, mask, alibi_slopes, sinks, out, lse = ctx.saved_tensors
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    needs = ctx.needs_input_grad[:6]
+    grads = attention_backward(
+        grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks, *ctx.options, *needs[3:]
+    )
+    return *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None for _ in ctx.options)
+
+
+attention.register_autograd(_differentiate, setup_context=_keep)
+autocast.register("attention", n_cast=3)
+autocast.register("attention_backward", n_cast=0)
+
+
+def lse_dtype(q: Tensor) -> torch.dtype:
+    """float64 for float64, float32 for shorter floats."""
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
