@@ -60,7 +60,7 @@ class LazyMask(Tensor):
             self._made = self._make()
         return self._made
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Without making the booleans."""
         return f"LazyMask({self._words if self._made is None else self._made})"
 

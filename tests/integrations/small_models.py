@@ -27,6 +27,7 @@ SIZES = {
     "vocab_size": VOCABULARY, "hidden_size": 42, "intermediate_size": 43, "num_hidden_layers": 2,
     "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 14, "max_position_embeddings": 4096,
     "initializer_range": 0.3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "tie_word_embeddings": False,  # Gemma ties them, and a small one then repeats what it reads
 }  # fmt: skip
 LAYERS = ["sliding_attention", "full_attention"]
 
@@ -55,10 +56,12 @@ OPTIONS = {
 """What each of them asks of its attention, beside the scale and the grouped heads that all have."""
 
 
-def model(family, implementation, dtype=torch.float64):
-    """The same weights for every implementation and dtype."""
+def model(family, implementation, dtype=torch.float64, **changes):
+    """The same weights for every implementation and dtype; `changes` to its configuration."""
     torch.manual_seed(3)
     config = CONFIGS[family]()
+    for name, value in changes.items():
+        setattr(config, name, value)
     config._attn_implementation = implementation
     made = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     for name, weight in made.named_parameters():
