@@ -12,6 +12,8 @@ Nothing here shares code with the package.
     plain_gradients(q, k, v, d_out=, …)  the gradients as one writes them at first: their baseline
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -46,16 +48,17 @@ def plain_lse(q, k, v, **options):
 
 
 def plain_gradients(q, k, v, *, d_out, d_lse=None, **options):
-    """As `exact`, every step in the dtype of q; for each gradient the worst of four plain ways to write it.
+    """As `exact`, every step in the dtype of q; for each gradient the worst of six plain ways to write it.
 
     Autograd through softmax; or the sum over a row taken from the output, Σ d_out · out, as every implementation does
-    that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0. And both also with
-    every sum in the opposite order, so that one lucky rounding is not the measure.
+    that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0. It has the weights
+    from the stored lse, which may be rounded up or down. And both with every sum in the opposite order too: so that one
+    lucky rounding is not the measure.
     """
     right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options)
     ways = [
         _differentiate(q, k, v, d_out, d_lse, options | {"average": average, "backwards": backwards})
-        for average in (_average, _AverageFromOut.apply)
+        for average in (_average, partial(_AverageFromOut.apply, 0.5), partial(_AverageFromOut.apply, -0.5))
         for backwards in (False, True)
     ]
     return {name: worst(right[name], *(way[name] for way in ways)) for name in ways[0]}
@@ -85,11 +88,15 @@ def _dense(
     q, k, v, *, allowed=None, bias=None, scale=None,
     is_causal=False, window=None, softcap=None, alibi_slopes=None, sinks=None, average=None, backwards=False,
 ):  # fmt: skip
-    """Out and lse with all scores at once, differentiable, in the dtype of q; `backwards` adds in the other order."""
+    """Out and lse with all scores at once, differentiable, in the dtype of q.
+
+    `backwards` adds in the other order, and scales q instead of the scores.
+    """
     n_heads, t_q = q.shape[1:3]
     k, v = (x.repeat_interleave(n_heads // x.shape[1], dim=1) for x in (k, v))
     t_kv = k.shape[2]
-    score = (q.flip(-1) @ k.flip(-1).mT if backwards else q @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    score = (q * scale).flip(-1) @ k.flip(-1).mT if backwards else q @ k.mT * scale
     if softcap is not None:
         score = softcap * torch.tanh(score / softcap)
     if alibi_slopes is not None:
@@ -125,9 +132,11 @@ class _AverageFromOut(torch.autograd.Function):
     """The same average; backward from the output instead of from all weights."""
 
     @staticmethod
-    def forward(ctx, score, seen, v):
+    def forward(ctx, rounding, score, seen, v):
         out, lse = _average(score, seen, v)
-        weight = torch.exp(score - torch.where(lse.isfinite(), lse, 0.0)[..., None]).masked_fill(~seen, 0.0)
+        stored = lse.to(torch.promote_types(lse.dtype, torch.float32))  # an lse is never stored in less
+        stored = torch.where(lse.isfinite(), stored * (1 + rounding * torch.finfo(stored.dtype).eps), 0.0)
+        weight = torch.exp(score - stored[..., None]).to(score.dtype).masked_fill(~seen, 0.0)
         ctx.save_for_backward(weight, v, out)
         return out, lse
 
@@ -136,16 +145,19 @@ class _AverageFromOut(torch.autograd.Function):
         weight, v, out = ctx.saved_tensors
         row = d_lse[..., None] - (d_out * out).sum(-1, keepdim=True)
         d_weight = torch.nn.functional.pad(d_out @ v.mT, (0, weight.shape[-1] - v.shape[2]))
-        return weight * (d_weight + row), None, weight[..., : v.shape[2]].mT @ d_out
+        return None, weight * (d_weight + row), None, weight[..., : v.shape[2]].mT @ d_out
 
 
-def assert_right(out, exact, same_dtype):
-    """`out` is finite and within twice the error of `same_dtype` plus one rounding of its dtype."""
+def assert_right(out, exact, same_dtype, *, roundings=1):
+    """`out` is finite and within twice the error of `same_dtype` plus one rounding of its dtype (two for an lse).
+
+    An lse is the largest score plus a logarithm, and both have been rounded before they are added.
+    """
     got, baseline = as_float64(out), as_float64(same_dtype)
     assert got.shape == exact.shape, f"shape {got.shape}, expected {exact.shape}"
     assert np.isfinite(got).all(), "not finite"
     eps = torch.finfo(torch.as_tensor(out).dtype).eps
-    limit = 2 * _largest(baseline - exact) + eps * _largest(exact)
+    limit = 2 * _largest(baseline - exact) + roundings * eps * _largest(exact)
     error = _largest(got - exact)
     assert error <= limit, f"error {error:.3g} is above {limit:.3g}"
 

@@ -42,7 +42,7 @@ def check_values(case: Case, out: torch.Tensor, lse: torch.Tensor | None, known:
         assert lse.dtype == (torch.float64 if case.dtype == "float64" else torch.float32), f"lse has dtype {lse.dtype}"
         assert (as_float64(lse)[~finite] == -np.inf).all(), "the lse of a row that sees nothing is not −inf"
         right, baseline = known.right["lse"][finite], as_float64(known.baseline["lse"])[finite]
-        assert_right(lse[torch.from_numpy(finite)], right, baseline)
+        assert_right(lse[torch.from_numpy(finite)], right, baseline, roundings=2)
 
 
 def check_gradients(
