@@ -20,8 +20,8 @@ from torch import Tensor
 
 from attnbook.tiled.lanes import Stack, stacks, tile_of
 from attnbook.tiled.plan import KeyTile, QueryTile, plan
-from attnbook.tiled.prepare import check, four_axes, of_every_head, tile_sizes, working_dtype
-from attnbook.tiled.products import add_product, all_finite
+from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
+from attnbook.tiled.products import all_finite, product
 from attnbook.tiled.scores import Scores
 
 
@@ -86,11 +86,11 @@ def attention_backward(
     sizes, options = check(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
     )
-    tile_q, tile_k, lanes = tile_sizes(sizes, options.window, tile_q, tile_k)
+    tiles = tile_sizes(sizes, options.window, tile_q, tile_k)
     dtype = working_dtype(q)
     mask4, slopes = four_axes(mask), of_every_head(alibi_slopes, sizes, dtype)
     sinks2 = of_every_head(sinks, sizes, dtype)
-    scores = Scores(options, sizes.t_kv - sizes.t_q, q.new_empty(0, dtype=dtype))
+    scores, scratch = Scores(options, sizes.t_kv - sizes.t_q, lse), Scratch(lse)
     of_heads = (sizes.b, sizes.n_heads)
 
     def calculate(contained: bool) -> Gradients:
@@ -99,7 +99,7 @@ def attention_backward(
         d_slopes = q.new_zeros(of_heads, dtype=dtype) if needs_alibi and slopes is not None else None
         d_sinks = q.new_zeros(of_heads, dtype=dtype) if needs_sinks and sinks is not None else None
         whole = Gradients(d_q, d_k, d_v, d_mask, d_slopes, d_sinks)
-        for stack in stacks(sizes, lanes):
+        for stack in stacks(sizes, tiles.lanes):
             scores.enter(stack, mask4, slopes)
             saved = Saved(
                 stack.of_queries(q),
@@ -112,15 +112,8 @@ def attention_backward(
                 None if sinks2 is None else stack.of_queries(sinks2),
             )
             into = whole.of(stack)
-            for tile in plan(
-                sizes.t_q,
-                sizes.t_kv,
-                is_causal=options.is_causal,
-                window=options.window,
-                tile_q=tile_q,
-                tile_k=tile_k,
-            ):
-                _differentiate(tile, saved, into, scores, contained)
+            for tile in plan(sizes.t_q, sizes.t_kv, options.is_causal, options.window, tiles.q, tiles.k):
+                _differentiate(tile, saved, into, scores, scratch, contained)
         return whole
 
     grads = calculate(contained=False)
@@ -141,7 +134,9 @@ def _like(grad: Tensor | None, x: Tensor) -> Tensor | None:
     return None if grad is None else grad.sum_to_size(x.shape).to(x.dtype)
 
 
-def _differentiate(tile: QueryTile, saved: Saved, into: Gradients, scores: Scores, contained: bool) -> None:
+def _differentiate(
+    tile: QueryTile, saved: Saved, into: Gradients, scores: Scores, scratch: Scratch, contained: bool
+) -> None:
     """Add what one tile of queries has to add to all gradients."""
     q, dtype = saved.q, saved.lse.dtype
     lanes, group = q.shape[:2]
@@ -155,34 +150,30 @@ def _differentiate(tile: QueryTile, saved: Saved, into: Gradients, scores: Score
     # A row that saw nothing has lse −inf; taken from +inf instead, every exp(score − lse) of it is 0.
     lse = saved.lse[:, :, some].flatten(1, 2)[..., None]
     lse = lse.masked_fill(lse == -torch.inf, torch.inf)
-    d_q = q.new_zeros(q_rows.shape, dtype=dtype)
+    d_q = torch.zeros_like(q_rows)
 
     for keys in tile.keys:
         if scores.hides_all(tile, keys):
             continue
-        some_keys = slice(keys.start, keys.stop)
+        some_keys, shape = slice(keys.start, keys.stop), (lanes, group * rows, keys.stop - keys.start)
         k_rows = saved.k[:, some_keys].to(dtype)  # (lanes, columns, d)
         v_rows = saved.v[:, some_keys].to(dtype)  # (lanes, columns, d_v)
-        buffer = q.new_empty((lanes, group * rows, keys.stop - keys.start), dtype=dtype)
-        score, capped = scores.tile(q_rows, k_rows, tile, keys, buffer)
-        slope = None if scores.options.softcap is None else capped.div(scores.options.softcap).square_().neg_().add_(1)
+        score, capped = scores.tile(q_rows, k_rows, tile, keys, scratch.take("score", shape), contained=contained)
         weight = score.sub_(lse).exp_()
-        d_score = torch.bmm(d_out, v_rows.mT).sub_(delta).mul_(weight)
-        seen = turned = None
-        if contained:
-            seen = scores.seen(tile, keys, lanes, group)
-            turned = seen.mT
+        d_score = torch.bmm(d_out, v_rows.mT, out=scratch.take("d_score", shape)).sub_(delta).mul_(weight)
+        seen = scores.seen(tile, keys, lanes, group) if contained else None
+        if seen is not None:
             weight.masked_fill_(~seen, 0.0)
             d_score.masked_fill_(~seen, 0.0)
-            if slope is not None:
-                slope.masked_fill_(~seen, 0.0)
         _add_bias_gradients(torch.unflatten(d_score, 1, (group, rows)), tile, keys, into, scores)
-        if slope is not None:
-            d_score.mul_(slope)
-        scale = scores.options.scale
-        add_product(into.v[:, some_keys], weight.mT, d_out, turned)
-        add_product(d_q, d_score, k_rows, seen, alpha=scale)
-        add_product(into.k[:, some_keys], d_score.mT, q_rows, turned, alpha=scale)
+        if scores.options.softcap is not None:
+            d_score.mul_(capped.div_(scores.options.softcap).square_().neg_().add_(1.0))
+            if seen is not None:
+                d_score.masked_fill_(~seen, 0.0)
+        by_key = None if seen is None else seen.mT
+        into.v[:, some_keys] += product(weight.mT, d_out, by_key)
+        into.k[:, some_keys] += product(d_score.mT, q_rows, by_key).mul_(scores.options.scale)
+        d_q += product(d_score, k_rows, seen).mul_(scores.options.scale)
 
     into.q[:, :, some] = torch.unflatten(d_q, 1, (group, rows))
     if into.sinks is not None and saved.sinks is not None:

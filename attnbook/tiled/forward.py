@@ -1,8 +1,12 @@
-"""Attention forward, tile by tile: the scores of one tile at a time, and of each row two running numbers.
+"""Attention forward, tile by tile: each tile of keys gives an attention of its own, and partial results are merged.
 
-For every row, `top` is the largest score so far and `total` the sum of exp(score − top); `average` is the sum of
-exp(score − top) · v, not yet divided. A tile with a larger score shrinks all three by exp(old top − new top). Memory
-beyond the result is one tile, whatever the length. Dao et al. 2022 (algorithm 1), Dao 2023 (algorithm 1).
+Softmax over one tile of keys has a log-sum-exp, and two averages with their lse merge into the average over both:
+
+    lse = log(exp(lse_a) + exp(lse_b))        out = exp(lse_a − lse) · out_a + exp(lse_b − lse) · out_b
+
+So the scores of one tile at a time are enough, and memory beyond the result does not depend on the length. Carried from
+tile to tile are the average so far and its lse; a sink is an lse that is there before the first key.
+Milakov and Gimelshein 2018; Dao et al. 2022 (algorithm 1), Dao 2023 (algorithm 1).
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ from torch import Tensor
 
 from attnbook.tiled.lanes import stacks
 from attnbook.tiled.plan import QueryTile, plan
-from attnbook.tiled.prepare import check, four_axes, of_every_head, tile_sizes, working_dtype
-from attnbook.tiled.products import add_product, all_finite
+from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
+from attnbook.tiled.products import all_finite, product
 from attnbook.tiled.scores import Scores
 
 
@@ -39,29 +43,22 @@ def attention_forward(
     sizes, options = check(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
     )
-    tile_q, tile_k, lanes = tile_sizes(sizes, options.window, tile_q, tile_k)
+    tiles = tile_sizes(sizes, options.window, tile_q, tile_k)
     dtype = working_dtype(q)
     mask, slopes = four_axes(mask), of_every_head(alibi_slopes, sizes, dtype)
     sinks = of_every_head(sinks, sizes, dtype)
     out = q.new_empty((sizes.b, sizes.n_heads, sizes.t_q, sizes.d_v))
     lse = q.new_empty((sizes.b, sizes.n_heads, sizes.t_q), dtype=dtype)
-    scores = Scores(options, sizes.t_kv - sizes.t_q, q.new_empty(0, dtype=dtype))
+    scores, scratch = Scores(options, sizes.t_kv - sizes.t_q, lse), Scratch(lse)
 
     def calculate(contained: bool) -> None:
-        for stack in stacks(sizes, lanes):
+        for stack in stacks(sizes, tiles.lanes):
             scores.enter(stack, mask, slopes)
             sink = None if sinks is None else stack.of_queries(sinks)
             views = (stack.of_queries(q), stack.of_keys(k), stack.of_keys(v))
             into = (stack.of_queries(out), stack.of_queries(lse))
-            for tile in plan(
-                sizes.t_q,
-                sizes.t_kv,
-                is_causal=options.is_causal,
-                window=options.window,
-                tile_q=tile_q,
-                tile_k=tile_k,
-            ):
-                _attend(tile, *views, sink, *into, scores, contained)
+            for tile in plan(sizes.t_q, sizes.t_kv, options.is_causal, options.window, tiles.q, tiles.k):
+                _attend(tile, *views, sink, *into, scores, scratch, contained)
 
     calculate(contained=False)
     if (options.is_causal or mask is not None) and not all_finite(out):
@@ -78,6 +75,7 @@ def _attend(
     out: Tensor,
     lse: Tensor,
     scores: Scores,
+    scratch: Scratch,
     contained: bool,
 ) -> None:
     """Write out and lse of one tile of queries.
@@ -85,11 +83,11 @@ def _attend(
     q (lanes, group, t_q, d), k (lanes, t_kv, d), v (lanes, t_kv, d_v), sink (lanes, group)
     -> out (lanes, group, t_q, d_v), lse (lanes, group, t_q).
     """
-    lanes, group = q.shape[:2]
-    rows = tile.stop - tile.start
     dtype = lse.dtype
-    q_rows = q[:, :, tile.start : tile.stop].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
-    top, total = _start(sink, lanes, group, rows, dtype, q)  # (lanes, group · rows, 1)
+    some = slice(tile.start, tile.stop)
+    lanes, group, rows = lse[:, :, some].shape
+    q_rows = q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
+    so_far = _start(sink, lse[:, :, some])  # the lse of what has been seen (lanes, group · rows, 1)
     average = q.new_zeros((lanes, group * rows, v.shape[-1]), dtype=dtype)
 
     for keys in tile.keys:
@@ -97,33 +95,37 @@ def _attend(
             continue
         k_rows = k[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d)
         v_rows = v[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d_v)
-        buffer = q.new_empty((lanes, group * rows, keys.stop - keys.start), dtype=dtype)
-        score, _ = scores.tile(q_rows, k_rows, tile, keys, buffer)
-        new_top = torch.maximum(top, score.amax(-1, keepdim=True))
-        shrink = top.sub_(new_top).exp_()
-        weight = score.sub_(new_top).exp_()  # in place: the scores are gone
-        total = total.mul_(shrink).add_(weight.sum(-1, keepdim=True))
+        score = scratch.take("score", (lanes, group * rows, keys.stop - keys.start))
+        scores.tile(q_rows, k_rows, tile, keys, score, contained=contained)
         seen = scores.seen(tile, keys, lanes, group) if contained else None
-        add_product(average.mul_(shrink), weight, v_rows, seen)
-        top = new_top
+        weight, of_tile = _softmax(score, scratch)
+        both = torch.logaddexp(so_far, of_tile)
+        average.mul_(so_far.sub_(both).exp_()).addcmul_(product(weight, v_rows, seen), of_tile.sub_(both).exp_())
+        so_far = both
 
-    lse[:, :, tile.start : tile.stop] = total.log().add_(top).view(lanes, group, rows)
-    average.div_(total.masked_fill_(total == 0, 1.0))  # a row that saw nothing: 0 / 1
-    out[:, :, tile.start : tile.stop] = torch.unflatten(average, 1, (group, rows))
+    so_far.masked_fill_(so_far == torch.finfo(dtype).min, -torch.inf)
+    lse[:, :, some] = so_far.view(lanes, group, rows)
+    out[:, :, some] = torch.unflatten(average, 1, (group, rows))
 
 
-def _start(
-    sink: Tensor | None, lanes: int, group: int, rows: int, dtype: torch.dtype, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """`top` and `total` before the first key: as if the sink had been seen, or nothing.
+def _softmax(score: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
+    """The weights of a tile by itself (lanes, rows, columns), and their lse (lanes, rows, 1).
 
-    Where nothing has been seen, top is the lowest finite number and not −inf, so that no −inf is ever taken from −inf:
-    exp(−inf − lowest) is 0, and the lse of such a row lowest + log 0 = −inf.
+    The largest weight is exp(largest score − lse): that gives the lse. A row of −inf has weights 0, and for its lse the
+    lowest finite number stands in: two of them can be subtracted, which −inf cannot.
     """
-    lowest = torch.finfo(dtype).min
-    if sink is None:
-        top = like.new_full((lanes, group * rows, 1), lowest, dtype=dtype)
-        return top, torch.zeros_like(top)
-    sink = sink[:, :, None].expand(lanes, group, rows).reshape(lanes, group * rows, 1)
-    top = sink.clamp(min=lowest)
-    return top, (sink - top).exp_()
+    top = score.amax(-1, keepdim=True)
+    weight = torch.softmax(score, -1, out=scratch.take("weight", score.shape))
+    lse = top - weight.amax(-1, keepdim=True).log_()
+    nothing = top == -torch.inf
+    if bool(nothing.any()):
+        weight.masked_fill_(nothing, 0.0)
+        lse.masked_fill_(nothing, torch.finfo(lse.dtype).min)
+    return weight, lse
+
+
+def _start(sink: Tensor | None, lse: Tensor) -> Tensor:
+    """The lse before the first key (lanes, group · rows, 1): the sink, or the lowest finite number for nothing."""
+    lowest = torch.finfo(lse.dtype).min
+    start = torch.full_like(lse, lowest) if sink is None else sink[..., None].expand(lse.shape).clamp(min=lowest)
+    return start.flatten(1, 2)[..., None]

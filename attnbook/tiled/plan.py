@@ -42,13 +42,8 @@ class QueryTile:
     keys: tuple[KeyTile, ...]
 
 
-def plan(
-    t_q: int, t_kv: int, *, is_causal: bool = False, window: int | None = None, tile_q: int, tile_k: int
-) -> Iterator[QueryTile]:
-    """Every tile of queries with the tiles of keys that it visits. Raises ValueError for a tile below 1."""
-    for name, tile in (("tile_q", tile_q), ("tile_k", tile_k)):
-        if tile < 1:
-            raise ValueError(f"{name} is {tile}: expected at least 1")
+def plan(t_q: int, t_kv: int, is_causal: bool, window: int | None, tile_q: int, tile_k: int) -> Iterator[QueryTile]:
+    """Every tile of at most `tile_q` queries, with the tiles of at most `tile_k` keys that it visits, in order."""
     for start in range(0, t_q, tile_q):
         stop = min(start + tile_q, t_q)
         first, last = seen_by_some(start, stop, t_q, t_kv, is_causal, window)

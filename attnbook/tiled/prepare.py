@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -37,7 +41,8 @@ def check(
         check_mask(mask, sizes)
     scale = sizes.head_dim**-0.5 if scale is None else float(scale)
     cap = None if softcap is None else float(softcap)
-    return sizes, Options(bool(is_causal), None if window is None else int(window), cap, scale)
+    hidden = max(torch.finfo(x.dtype).min for x in (q, mask) if x is not None and x.is_floating_point())
+    return sizes, Options(bool(is_causal), None if window is None else int(window), cap, scale, hidden)
 
 
 def _check_kinds(q: Tensor, given: dict[str, Tensor | None]) -> None:
@@ -73,18 +78,43 @@ def of_every_head(x: Tensor | None, sizes: AttentionSizes, dtype: torch.dtype) -
     return None if x is None else x.to(dtype).expand(sizes.b, sizes.n_heads)
 
 
-def tile_sizes(
-    sizes: AttentionSizes, window: int | None, tile_q: int | None, tile_k: int | None
-) -> tuple[int, int, int]:
-    """Queries and keys of a tile, and lanes of a stack."""
+@dataclass(frozen=True)
+class Tiles:
+    """Queries and keys of a tile, and lanes that go through one product."""
+
+    q: int
+    k: int
+    lanes: int
+
+
+def tile_sizes(sizes: AttentionSizes, window: int | None, tile_q: int | None, tile_k: int | None) -> Tiles:
+    """The tiles asked for, or those that suit the sizes. Raises ValueError for a tile below 1."""
+    for name, tile in (("tile_q", tile_q), ("tile_k", tile_k)):
+        if tile is not None and tile < 1:
+            raise ValueError(f"{name} is {tile}: expected at least 1, or None for a size that suits")
     group = max(sizes.n_heads // max(sizes.n_kv_heads, 1), 1)
     if tile_q is None:
         tile_q = max(min((128 if window is not None else 256), sizes.t_q), 1)
     if tile_k is None:
         tile_k = 512 if window is None else min(max(window + tile_q - 1, 128), 1024)
-    lanes = max(SCORES // (group * min(tile_q, max(sizes.t_q, 1)) * tile_k), 1)
-    return tile_q, tile_k, lanes
+    lanes = max(SCORES // (group * min(tile_q, max(sizes.t_q, 1)) * min(tile_k, max(sizes.t_kv, 1))), 1)
+    return Tiles(tile_q, tile_k, lanes)
 
 
 SCORES = 1 << 20
 """How many scores are held at a time, about: 4 MiB of float32."""
+
+
+class Scratch:
+    """Memory for tiles that is taken once and serves tile after tile: fresh memory costs a page fault every 4 KiB."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Uninitialised memory of this shape: what was taken under the same name before is gone."""
+        size = math.prod(shape)
+        if name not in self._held or self._held[name].numel() < size:
+            self._held[name] = self._like.new_empty(size)
+        return self._held[name][:size].view(*shape)

@@ -2,7 +2,7 @@
 
 A weight of 0 hides a key, but 0 · NaN is NaN: in a product of matrices a NaN or an inf in one row of V would reach
 every query of its tile, also those that may not see it. A padded cache may hold such rows. So where a result is not
-finite it is calculated once more, with `add_product` told which pairs may be seen.
+finite it is calculated once more, with `product` told which pairs may be seen.
 """
 
 from __future__ import annotations
@@ -13,19 +13,28 @@ import torch
 from torch import Tensor
 
 
-def add_product(total: Tensor, a: Tensor, b: Tensor, seen: Tensor | None = None, *, alpha: float = 1.0) -> None:
-    """Add alpha · a b to total, in place; with `seen`, what is not finite in b counts only where it is seen.
+def product(a: Tensor, b: Tensor, seen: Tensor | None = None) -> Tensor:
+    """The product a b (lanes, m, d); with `seen`, what is not finite in b reaches only the rows that see it.
 
-    total (lanes, m, d), a (lanes, m, n) and 0 where not seen, b (lanes, n, d), seen (lanes, m, n) booleans.
+    a (lanes, m, n) and 0 where not seen, b (lanes, n, d), seen (lanes, m, n) booleans.
     """
     if seen is None:
-        torch.baddbmm(total, a, b, alpha=alpha, out=total)
-        return
-    total.baddbmm_(a, torch.where(b.isfinite(), b, 0.0), alpha=alpha)
+        return torch.bmm(a, b)
+    total = torch.bmm(a, torch.where(b.isfinite(), b, 0.0))
     special = ((b == math.inf, math.inf), (b == -math.inf, -math.inf), (b.isnan(), math.nan))
     for where, value in special:
         if bool(where.any()):
-            total.add_(torch.where(seen.to(a.dtype) @ where.to(a.dtype) > 0, value, 0.0))  # inf − inf is NaN: right
+            reached = torch.bmm(seen.to(a.dtype), where.to(a.dtype)) > 0
+            total += torch.where(reached, value, 0.0)  # inf and −inf make NaN, as they should
+    return total
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor, seen: Tensor | None = None) -> None:
+    """Add `product(a, b, seen)` to total (lanes, m, d), in place."""
+    if seen is None:
+        torch.baddbmm(total, a, b, out=total)
+    else:
+        total += product(a, b, seen)
 
 
 def all_finite(*tensors: Tensor | None) -> bool:

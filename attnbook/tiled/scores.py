@@ -1,7 +1,7 @@
-"""From a tile of queries and a tile of keys to a tile of scores, with every option, and back for the gradient.
+"""From a tile of queries and a tile of keys to a tile of scores, with every option.
 
 The order is the convention of the whole package: scale, softcap, ALiBi, mask, and −inf where a query may not look.
-Everything happens in place, in one buffer that is used again for every tile.
+Everything happens in place, in a buffer that serves tile after tile.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ class Options:
     window: int | None
     softcap: float | None
     scale: float
+    hidden: float
+    """A float mask hides where it is at most this: the lowest finite number of its own dtype or of q's."""
 
 
 class Scores:
-    """The rule that scores follow for one stack of lanes; shapes of a tile are (lanes, group, rows, columns)."""
+    """The rule that scores follow. A tile of them has the shape (lanes, group, rows, columns)."""
 
     def __init__(self, options: Options, ahead: int, like: Tensor) -> None:
         self.options = options
         self.ahead = ahead
         """t_kv − t_q: query i stands at the position of key i + ahead."""
         self.like = like
-        self.lowest = torch.finfo(like.dtype).min
+        """A tensor of the device and the dtype to calculate in."""
         self.mask: Tensor | None = None
         self.slopes: Tensor | None = None
+        self._edges: dict[tuple[int, int, int], Tensor] = {}
 
     def enter(self, stack: Stack, mask: Tensor | None, slopes: Tensor | None) -> None:
         """Take the part of the mask (b, h, t_q, t_kv) and of the slopes (b, h), or what broadcasts, of these lanes."""
@@ -46,28 +49,30 @@ class Scores:
         """Does the mask hide every key of this tile from every query? Then the tile is not visited."""
         return self.mask is not None and not bool(self._may_attend(q_tile, k_tile).any())
 
-    def tile(self, q: Tensor, k: Tensor, q_tile: QueryTile, k_tile: KeyTile, out: Tensor) -> tuple[Tensor, Tensor]:
+    def tile(
+        self, q: Tensor, k: Tensor, q_tile: QueryTile, k_tile: KeyTile, out: Tensor, *, contained: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """The scores of q (lanes, group · rows, d) and k (lanes, columns, d) in `out` (lanes, group · rows, columns).
 
-        -> the scores, and with softcap a copy of them as they were when just capped (else the scores again).
+        `contained`: −inf is put in place of whatever the score of a hidden key is. Otherwise it is added, which is
+        quicker and leaves a NaN a NaN. -> the scores, and with softcap a copy of them as just capped (else them again).
         """
         torch.baddbmm(out, q, k.mT, beta=0, alpha=self.options.scale, out=out)
         capped = out
         if self.options.softcap is not None:
             cap = self.options.softcap
-            out.div_(cap).tanh_().mul_(cap)
-            capped = out.clone() if self.mask is not None or self.slopes is not None or k_tile.edges else out
-        rows = q_tile.stop - q_tile.start
-        score = torch.unflatten(out, 1, (-1, rows))  # (lanes, group, rows, columns)
+            capped = out.div_(cap).tanh_().mul_(cap).clone()
+        score = torch.unflatten(out, 1, (-1, q_tile.stop - q_tile.start))  # (lanes, group, rows, columns)
         if self.slopes is not None:
             score.addcmul_(self.slopes, self.distance(q_tile, k_tile), value=-1)
         if self.mask is not None:
-            if self.mask.dtype != torch.bool:
-                score.add_(self._mask_tile(q_tile, k_tile))
-            score.masked_fill_(~self._may_attend(q_tile, k_tile), -torch.inf)
+            may, mask = self._may_attend(q_tile, k_tile), self._mask_tile(q_tile, k_tile)
+            added = self.like.new_zeros(()) if mask.dtype == torch.bool else mask.to(self.like.dtype)
+            score.add_(torch.where(may, added, -torch.inf))
         for start, stop in k_tile.edges:
-            columns = score[..., start - k_tile.start : stop - k_tile.start]
-            columns.masked_fill_(~self._in_sight(q_tile, start, stop), -torch.inf)
+            score[..., start - k_tile.start : stop - k_tile.start].add_(self._edge(q_tile, start, stop))
+        if contained:
+            out.masked_fill_(~self.seen(q_tile, k_tile, *score.shape[:2]), -torch.inf)
         return out, capped
 
     def seen(self, q_tile: QueryTile, k_tile: KeyTile, lanes: int, group: int) -> Tensor:
@@ -80,6 +85,16 @@ class Scores:
     def distance(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
         """|i + t_kv − t_q − j| of every pair of the tile (rows, columns), in the dtype of the scores."""
         return self._behind(q_tile, k_tile.start, k_tile.stop).abs().to(self.like.dtype)
+
+    def _edge(self, q_tile: QueryTile, start: int, stop: int) -> Tensor:
+        """0 where a query sees a key and −inf elsewhere (rows, columns): along a diagonal, tile after tile the same."""
+        place = (q_tile.start + self.ahead - start, q_tile.stop - q_tile.start, stop - start)
+        if place not in self._edges:
+            if len(self._edges) == EDGES_KEPT:
+                self._edges.clear()
+            seen = self._in_sight(q_tile, start, stop)
+            self._edges[place] = torch.where(seen, self.like.new_zeros(()), -torch.inf)
+        return self._edges[place]
 
     def _in_sight(self, q_tile: QueryTile, start: int, stop: int) -> Tensor:
         """May the queries see keys `start` to `stop` − 1, as far as causality and window go? (rows, columns)."""
@@ -97,10 +112,12 @@ class Scores:
     def _may_attend(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
         """The mask's tile as booleans, True = may attend; axes that stand for their repetition have length 1."""
         mask = self._mask_tile(q_tile, k_tile)
-        if mask.dtype == torch.bool:
-            return mask
-        return ~(mask <= max(torch.finfo(mask.dtype).min, self.lowest))  # NaN is no way to hide
+        return mask if mask.dtype == torch.bool else ~(mask <= self.options.hidden)  # a NaN hides nothing
 
     def _mask_tile(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
         assert self.mask is not None
         return tile_of(tile_of(self.mask, q_tile.start, q_tile.stop, 2), k_tile.start, k_tile.stop, 3)
+
+
+EDGES_KEPT = 8
+"""How many tiles of edges are remembered: where sizes divide one another, two or three are all there are."""
