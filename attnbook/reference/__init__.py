@@ -2,7 +2,8 @@
 
 `three_lines.attention` is the idea; `attention` is the same with masks, causality and grouped heads. Other
 implementations are compared with these and never import them. Positions, norms and the layers are loaded when they are
-first used: a chapter about softmax neither waits for them nor is executed again when they change.
+first used: a chapter about softmax neither waits for them nor is executed again when they change. `moe` and its module
+share a name, so it is had from there: `from attnbook.reference.moe import moe`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from attnbook.reference.attention import attention, kv_head_of
-from attnbook.reference.balance import update_selection_bias
 from attnbook.reference.masks import causal_mask, padding_mask, window_mask
-from attnbook.reference.moe import moe
 from attnbook.reference.online import merge, online_average, online_softmax
 from attnbook.reference.rope import permute_rope_rows, rope, rope_cos_sin
 from attnbook.reference.rope_scaling import (
@@ -28,8 +27,10 @@ from attnbook.reference.softmax import logsumexp, naive_softmax, softmax
 from attnbook.reference.varlen import attention_varlen
 
 if TYPE_CHECKING:
+    from attnbook.reference.balance import update_selection_bias
     from attnbook.reference.block import MLP, TransformerBlock
     from attnbook.reference.heads import MultiHeadAttention, merge_heads, split_heads
+    from attnbook.reference.kv_cache import KVCache, PagedKVCache, RingKVCache, attend
     from attnbook.reference.norms import (
         BatchNorm,
         LayerNorm,
@@ -51,17 +52,21 @@ __all__ = [
     "MLP",
     "BatchNorm",
     "DynamicNTKScaling",
+    "KVCache",
     "LayerNorm",
     "LearnedPositions",
     "LinearScaling",
     "Llama3Scaling",
     "MultiHeadAttention",
     "NTKScaling",
+    "PagedKVCache",
     "RMSNorm",
+    "RingKVCache",
     "TransformerBlock",
     "YarnScaling",
     "alibi_bias",
     "alibi_slopes",
+    "attend",
     "attention",
     "attention_varlen",
     "batch_norm",
@@ -72,7 +77,6 @@ __all__ = [
     "logsumexp",
     "merge",
     "merge_heads",
-    "moe",
     "naive_softmax",
     "online_average",
     "online_softmax",
@@ -108,6 +112,11 @@ _HOME = {
     "alibi_slopes": "positions",
     "positions_from_mask": "positions",
     "sinusoidal_positions": "positions",
+    "KVCache": "kv_cache",
+    "PagedKVCache": "kv_cache",
+    "RingKVCache": "kv_cache",
+    "attend": "kv_cache",
+    "update_selection_bias": "balance",
 }
 """Where each name that is loaded on first use lives, a module of this room."""
 

@@ -70,21 +70,20 @@ def moe(
     check_routing(sizes, top_k=top_k, scoring=scoring, selection_bias=selection_bias, routed_scale=routed_scale,
                   capacity_factor=capacity_factor, shared=shared)  # fmt: skip
     check_kinds(x, router_weight, w_gate, w_up, w_down, selection_bias, shared)
-    token = x.flatten(0, -2)  # (t, d), all sequences one after another
-    info = route(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
-                 top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias, routed_scale=routed_scale,
-                 capacity_factor=capacity_factor)  # fmt: skip
-
-    token = token.to(info.weights.dtype)
-    y = torch.zeros_like(token)
-    for e in range(sizes.e):
-        row, slot = torch.where((info.experts == e) & ~info.dropped)  # a token chooses an expert at most once
-        out = swiglu(token[row], w_gate[e], w_up[e], w_down[e])
-        y = y.index_add(0, row, info.weights[row, slot, None] * out)
-    if shared is not None:
-        for gate, up, down in zip(*shared, strict=True):
-            y = y + swiglu(token, gate, up, down)
-
+    with torch.autocast(x.device.type, enabled=False):  # float32 means float32
+        token = x.flatten(0, -2)  # (t, d), all sequences one after another
+        info = route(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
+                     top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
+                     routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip
+        token = token.to(info.weights.dtype)
+        y = torch.zeros_like(token)
+        for e in range(sizes.e):
+            row, slot = torch.where((info.experts == e) & ~info.dropped)  # a token chooses an expert at most once
+            out = swiglu(token[row], w_gate[e], w_up[e], w_down[e])
+            y = y.index_add(0, row, info.weights[row, slot, None] * out)
+        if shared is not None:
+            for gate, up, down in zip(*shared, strict=True):
+                y = y + swiglu(token, gate, up, down)
     slots = (*x.shape[:-1], top_k)
     info = info._replace(**{name: getattr(info, name).reshape(slots) for name in ("weights", "experts", "dropped")})
     return y.to(x.dtype).reshape(x.shape), info
