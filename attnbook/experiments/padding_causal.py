@@ -1,6 +1,6 @@
 """Sequences of different lengths in one causal batch: does each come out as if it were alone?
 
-The filling is loud garbage, so that whoever looks at it shows it.
+The filling is loud garbage, so that whoever looks at it shows it; and, in the end, NaN.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attnbook.experiments._attend import attend
 from attnbook.measure import experiment, measure
-from attnbook.reference import padding_mask
+from attnbook.reference import causal_mask, padding_mask, softmax
 
 Side = Literal["left", "right"]
 
@@ -59,10 +60,28 @@ def run(
         measure(f"mask.{side}_empty_rows", (ones == 0).all(-1).sum())
 
     q, k, v = batch("right")
-    v[~padding_mask(torch.tensor(lengths), tokens).mT.expand_as(v)] = torch.nan
-    spoiled = attend(q, k, v, mask=padding_mask(torch.tensor(lengths), tokens), is_causal=True)
-    measure("mask.nan_in_filling_spreads", bool(spoiled[1:].isnan().all()) and not bool(spoiled[0].isnan().any()))
+    mask = padding_mask(torch.tensor(lengths), tokens)
+    finite = attend(q, k, v, mask=mask, is_causal=True)
+    v[~mask.mT.expand_as(v)] = torch.nan  # what a cache may hold where nothing was written yet
+    _measure_spoiled(q, k, v, mask, finite)
     return {}
+
+
+def _measure_spoiled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, finite: Tensor) -> None:
+    """With NaN in the filling: weight · NaN as one writes it, torch's attention, ours. The first sequence has none."""
+    keep = mask & causal_mask(q.shape[-2], like=q)
+    ways = {
+        "": softmax((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~keep, -torch.inf)) @ v,
+        "_torch": F.scaled_dot_product_attention(q, k, v, attn_mask=keep),
+    }
+    for name, out in ways.items():
+        spoiled = bool(out[1:].isnan().all()) and not bool(out[0].isnan().any())
+        measure(f"mask.nan_in_filling_spreads{name}", spoiled)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    ours = attend(*leaves, mask=mask, is_causal=True)
+    measure("mask.nan_in_filling_error", (ours - finite)[mask.mT.expand_as(ours)].abs().max())  # of the tokens
+    gradients = torch.autograd.grad(ours.sum(), leaves)
+    measure("mask.nan_in_filling_gradient_nans", sum(int(x.isnan().sum()) for x in gradients))
 
 
 def _place(length: int, tokens: int, side: Side) -> slice:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from attnbook.api import attention
 from attnbook.measure import experiment, measure
-from attnbook.reference import attention, three_lines
+from attnbook.reference import three_lines
 
 
 @experiment
@@ -24,7 +25,8 @@ def run(
 ) -> dict[str, Any]:
     """Normal q, k, v; scores as they come, ten times as large, and a tenth as large, in turn."""
     generator = torch.Generator().manual_seed(seed)
-    sums, beyond, torch32, torch64, full, positive = [], [], [], [], [], []
+    sums, beyond, torch32, torch64, positive = [], [], [], [], []
+    full: dict[str, list[float]] = {"reference": [], "tiled": []}
     for repeat in range(repeats):
         q = torch.randn(t_q, head_dim, generator=generator) * (1.0, 10.0, 0.1)[repeat % 3]
         k, v = (torch.randn(t_kv, d, generator=generator) for d in (head_dim, 3))
@@ -37,14 +39,17 @@ def run(
         beyond.append(_beyond(out, v, torch.randn(directions, 3, generator=generator)))
         q, k, v = q.double(), k.double(), v.double()
         torch64.append(_difference(three_lines.attention(q, k, v), _torch(q, k, v)))
-        full.append(_difference(attention(q[None, None], k[None, None], v[None, None])[0, 0], _torch(q, k, v)))
+        for impl, errors in full.items():
+            ours = attention(q[None, None], k[None, None], v[None, None], impl=impl)[0, 0]
+            errors.append(_difference(ours, _torch(q, k, v)))
     measure("oneline.rows", repeats * t_q)
     _largest("oneline.row_sum_error", sums)
     measure("oneline.all_positive", all(positive))
     _largest("oneline.beyond_hull", beyond)
     _largest("oneline.torch_error32", torch32)
     _largest("oneline.torch_error64", torch64)
-    _largest("oneline.reference_error64", full)
+    for impl, errors in full.items():
+        _largest(f"oneline.{impl}_error64", errors)
     return _compass()
 
 

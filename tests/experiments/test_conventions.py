@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from attnbook.api import attention
 from attnbook.experiments import conventions
-from attnbook.reference import attention, causal_mask
+from attnbook.reference import causal_mask
 
 
 def broken(monkeypatch, **changes):
@@ -15,8 +16,18 @@ def broken(monkeypatch, **changes):
 
 
 def test_all_conventions_hold():
-    """Each measurement is a boolean, and true."""
+    """Each measurement is a boolean, and true, in every implementation."""
     assert all(measured.value is True for measured in conventions.run())
+
+
+@pytest.mark.parametrize("impl", conventions.IMPLEMENTATIONS)
+def test_one_implementation_that_differs_is_enough(monkeypatch, impl):
+    """A convention holds where it holds in all: breaking one implementation alone is seen."""
+
+    def one_broken(q, k, v, **options):
+        return (no_root if options["impl"] == impl else attention)(q, k, v, **options)
+
+    assert broken(monkeypatch, attention=one_broken) == {"scale", "scale_then_mask"}
 
 
 def flipped(q, k, v, *, mask=None, **options):

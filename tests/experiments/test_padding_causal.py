@@ -29,6 +29,13 @@ def test_queries_of_filling_on_the_left_see_nothing(found):
     assert found["mask.right_empty_rows"] == 0
 
 
-def test_a_mask_does_not_stop_nan_in_the_values(found):
-    """0 · NaN is NaN: every output of a sequence with NaN in its filling is lost, and no other."""
+def test_a_weight_of_zero_does_not_stop_nan_in_the_values(found):
+    """0 · NaN is NaN: every output of a sequence with NaN in its filling is lost, and no other; in torch too."""
     assert found["mask.nan_in_filling_spreads"] is True
+    assert found["mask.nan_in_filling_spreads_torch"] is True
+
+
+def test_ours_keeps_nan_in_the_filling(found):
+    """The tokens' outputs are what they are with finite filling, and no gradient is NaN."""
+    assert found["mask.nan_in_filling_error"] < 1e-6
+    assert found["mask.nan_in_filling_gradient_nans"] == 0

@@ -16,6 +16,7 @@ def test_what_is_measured():
     assert found["oneline.torch_error32"] < 1e-5
     assert found["oneline.torch_error64"] < 1e-12
     assert found["oneline.reference_error64"] < 1e-12
+    assert found["oneline.tiled_error64"] < 1e-12
 
 
 def test_leaving_the_hull_is_seen():

@@ -210,3 +210,5 @@ def test_other_errors_name_what_came(normal):
         attention_varlen(q, k, v, [0], [0], window=2)
     with pytest.raises(DTypeError, match=r"^k has dtype float32 but q has float64: they must be equal$"):
         attention_varlen(q, k.astype(np.float32), v, [0], [0])
+    with pytest.raises(DTypeError, match=r"^sinks has dtype int64: expected a floating-point dtype$"):
+        attention_varlen(q, k, v, [0], [0], sinks=np.ones(4, dtype=int))
