@@ -29,6 +29,7 @@ _PARTS = (
     "lints",
     "built_lints",
     "unchecked",
+    "api_pages",
 )
 
 

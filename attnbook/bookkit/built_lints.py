@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from docutils import nodes
+from sphinx import addnodes
 
 from attnbook.bookkit import problems
 from attnbook.bookkit.plots import plot
@@ -26,6 +27,7 @@ _VERBATIM: Final = (
     nodes.math_block,
     nodes.raw,
     nodes.comment,
+    addnodes.desc_signature,
     nodes.system_message,
 )
 # claims refuses its own roles where they stayed text, and says more about it.

@@ -66,9 +66,17 @@ def _texts(node: nodes.Element) -> Iterator[tuple[str, str]]:
         case nodes.raw():
             for match in _HTML_ATTRIBUTE.finditer(node.astext()):
                 yield "an attribute of HTML", match[1] or match[2] or ""
+        case nodes.abbreviation() if _in_signature(node):
+            pass  # Sphinx explains * and / in a signature by the numbers of their PEPs
         case nodes.image() | plot() | nodes.abbreviation() | nodes.reference():
             for name, place in _ATTRIBUTES.items():
                 yield place, str(node.get(name) or "")
+
+
+def _in_signature(node: nodes.Node | None) -> bool:
+    while node is not None and not isinstance(node, addnodes.desc_signature):
+        node = node.parent
+    return node is not None
 
 
 def _words(node: nodes.Element) -> str:

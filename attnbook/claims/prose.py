@@ -19,6 +19,8 @@ from attnbook.claims.stated import without_latex
 
 PLACEHOLDER = "\ufffc"
 """The object replacement character: neither letter nor digit, so it touches nothing."""
+DOCSTRING = ":docstring of "
+"""In the source of a node that comes from a docstring, as autodoc writes it: the text of code, not of the page."""
 _BLOCKS = (
     nodes.paragraph, nodes.caption, nodes.title, nodes.term, nodes.classifier, nodes.attribution, nodes.line,
 )  # fmt: skip
@@ -91,6 +93,8 @@ def _is_prose(node: nodes.Node) -> bool:
         if isinstance(node.parent, nodes.section | nodes.document):
             return False
     elif not isinstance(node, (*_BLOCKS, nodes.math_block)):
+        return False
+    if DOCSTRING in (node.source or ""):
         return False
     around = _ancestors(node)
     if isinstance(node, nodes.caption):
