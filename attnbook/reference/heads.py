@@ -11,7 +11,6 @@ that may be replaced by any other implementation. Vaswani et al. 2017, section 3
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from attnbook.errors import ShapeError
 from attnbook.reference.arrays import Array, namespace
 from attnbook.reference.attention import attention
+from attnbook.reference.kv_cache import attend as attend_cache
 from attnbook.reference.norms import RMSNorm
 from attnbook.reference.positions import alibi_slopes
 from attnbook.reference.rope import rope as plain_rope
@@ -48,6 +48,16 @@ def merge_heads(x: Array) -> Array:
     return xp.reshape(xp.permute_dims(x, (0, 2, 1, 3)), (b, t, n_heads * d))
 
 
+def next_positions(cache: Any, t: int) -> Tensor:
+    """The positions of the next t tokens of each sequence: on from the `lengths` (b,) that the cache has had.
+
+    -> (b, t) whole numbers, or (t,) from 0 before the first append, when there is no b.
+    """
+    lengths: Tensor = cache.lengths
+    following = torch.arange(t, device=lengths.device)
+    return lengths[:, None] + following if len(lengths) else following
+
+
 class MultiHeadAttention(nn.Module):
     """Self-attention, or cross-attention where a call brings a `context`; every option of `attention`.
 
@@ -65,6 +75,9 @@ class MultiHeadAttention(nn.Module):
 
     attend: Callable[..., Any] = staticmethod(attention)
     """The attention that is called: (q, k, v, *, mask and options) -> out."""
+
+    attend_cached: Callable[..., Any] = staticmethod(attend_cache)
+    """What is called with a cache: (q, cache, *, attention, mask and options) -> out."""
 
     def __init__(
         self,
@@ -122,7 +135,7 @@ class MultiHeadAttention(nn.Module):
 
         - `context` (b, t_kv, d_context): keys and values come from it (cross-attention), queries from x.
         - `mask`: as in `attention`, True = may attend; it broadcasts to (b, n_heads, t_q, t_kv).
-        - `positions` (t,) or (b, t): what RoPE turns by; where not given 0 … t − 1, or on from what the cache has seen.
+        - `positions` (t,) or (b, t): what RoPE turns by; where not given 0 … t − 1, or on from the cache's lengths.
         - `cache`: keys and values of earlier calls, to which this call's are appended (`reference.kv_cache`).
         - `return_weights`: not with a cache. A query that may see no key has weights 0; with sinks, rows sum to less
           than 1.
@@ -130,7 +143,9 @@ class MultiHeadAttention(nn.Module):
         Raises ShapeError for other axes, ValueError for arguments that don't go together.
         """
         self._check_call(x, context, cache, return_weights)
-        q, k, v = self.project(x, context, positions, 0 if cache is None else cache.seen)
+        if positions is None and cache is not None:
+            positions = next_positions(cache, x.shape[1])
+        q, k, v = self.project(x, context, positions)
         options: dict[str, Any] = {"mask": mask, **self.options(q)}
         if cache is not None:
             cache.append(k, v)
@@ -141,12 +156,9 @@ class MultiHeadAttention(nn.Module):
         return (y, self._weights(q, k, options)) if return_weights else y
 
     def project(
-        self, x: Tensor, context: Tensor | None = None, positions: Tensor | None = None, seen: int = 0
+        self, x: Tensor, context: Tensor | None = None, positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The q, k and v that meet in attention: projected, cut into heads, normed and turned.
-
-        Without `positions` the first token's is `seen`, the number of tokens that went before.
-        """
+        """The q, k and v that meet in attention: projected, cut into heads, normed and turned."""
         source = x if context is None else context
         q = split_heads(self.q_proj(x), self.n_heads)  # (b, n_heads, t_q, head_dim)
         k = split_heads(self.k_proj(source), self.n_kv_heads)  # (b, n_kv_heads, t_kv, head_dim)
@@ -154,8 +166,6 @@ class MultiHeadAttention(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         if self.rope is not None:
-            if positions is None:
-                positions = torch.arange(seen, seen + x.shape[1], device=x.device)
             q, k = self.rope(q, positions), self.rope(k, positions)
         return q, k, v
 
@@ -169,12 +179,6 @@ class MultiHeadAttention(nn.Module):
             "sinks": self.sinks,
             "alibi_slopes": alibi_slopes(self.n_heads, like=q) if self.alibi else None,
         }
-
-    @staticmethod
-    def attend_cached(q: Tensor, cache: Any, **options: Any) -> Any:
-        """Attention of q over everything that the cache holds."""
-        kv_cache = importlib.import_module("attnbook.reference.kv_cache")  # only who decodes with a cache loads it
-        return kv_cache.attend(q, cache, **options)
 
     def _weights(self, q: Tensor, k: Tensor, options: dict[str, Any]) -> Tensor:
         """The weights themselves: what attention averages to where the value of key j is the j-th unit vector."""

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from attnbook.errors import ShapeError
 from attnbook.reference.attention import attention
 from attnbook.reference.block import MLP, TransformerBlock
+from attnbook.reference.kv_cache import KVCache
 from attnbook.reference.masks import causal_mask, padding_mask
 from attnbook.reference.norms import LayerNorm
 from attnbook.reference.positions import LearnedPositions, positions_from_mask, sinusoidal_positions
@@ -190,6 +191,18 @@ def test_left_padded_rows_equal_the_rows_alone(encoding):
         torch.testing.assert_close(y[b, T - length :], alone[0])
         if length < T and encoding != "rope":  # counted from the left, a padded row sits elsewhere
             assert (naive[b, T - length :] - alone[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_decoding_through_blocks_is_the_full_forward(norm):
+    """Two blocks, a cache for each, one token at a time: equal at every position."""
+    first, second = (block(norm=norm, is_causal=True, rope=True, head_dim=4, norm_type="rms") for _ in range(2))
+    x, caches = tokens(), (KVCache(), KVCache())
+    with torch.no_grad():
+        full = second(first(x))
+        for i in range(T):
+            y = second(first(x[:, i : i + 1], cache=caches[0]), cache=caches[1])
+            torch.testing.assert_close(y, full[:, i : i + 1])
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

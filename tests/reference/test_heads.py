@@ -12,10 +12,11 @@ from torch import nn
 
 from attnbook.errors import ShapeError
 from attnbook.reference.attention import attention
-from attnbook.reference.heads import MultiHeadAttention, merge_heads, split_heads
+from attnbook.reference.heads import MultiHeadAttention, merge_heads, next_positions, split_heads
+from attnbook.reference.kv_cache import KVCache, PagedKVCache, RingKVCache
 from attnbook.reference.masks import causal_mask, padding_mask
 from attnbook.reference.positions import alibi_slopes, positions_from_mask
-from attnbook.reference.rope import rope
+from attnbook.reference.rope import permute_rope_rows, rope
 
 D, H, T = 30, 6, 7  # d_model, n_heads, tokens
 
@@ -177,6 +178,20 @@ def test_the_rope_function_may_be_any():
         assert (layer(rope=partial(rope, **options))(x) - plain).abs().max() > 1e-4
 
 
+def test_weights_of_the_interleaved_layout_serve_the_half_layout():
+    """A layer trained with interleaved pairs, rows of W_q and W_k permuted head by head, gives the same output."""
+    trained = layer(rope=partial(rope, layout="interleaved"), bias=True)
+    moved = layer(rope=True, bias=True)
+    state = trained.state_dict()
+    moved.load_state_dict(state)
+    assert (moved(tokens()) - trained(tokens())).abs().max() > 1e-4  # garbage, and nothing says so
+    for name, n_heads in (("q_proj", H), ("k_proj", 3)):
+        for part in ("weight", "bias"):
+            state[f"{name}.{part}"] = permute_rope_rows(state[f"{name}.{part}"], n_heads, to="half")
+    moved.load_state_dict(state)
+    torch.testing.assert_close(moved(tokens()), trained(tokens()))
+
+
 def test_weights_are_those_that_average_the_values():
     """Rows sum to 1, look at no future, and weigh v into the output; with a sink they sum to less."""
     heads = layer(rope=True)
@@ -262,6 +277,65 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(heads, tokens(b=1, t=4).requires_grad_(), fast_mode=True)
     heads(tokens()).square().sum().backward()
     assert all((p.grad != 0).any() for p in heads.parameters())
+
+
+# With a cache
+
+
+CACHES = {
+    "contiguous": lambda: KVCache(),
+    "fixed": lambda: KVCache(capacity=11),
+    "paged": lambda: PagedKVCache(n_pages=20, page_size=2),
+    "ring": lambda: RingKVCache(window=3),
+}
+
+
+@pytest.mark.parametrize("chunks", [[1] * 11, [5, 1, 1, 4], [11]], ids=str)
+@pytest.mark.parametrize("kind", CACHES)
+def test_decoding_with_a_cache_is_the_full_forward_at_every_position(kind, chunks):
+    """Token by token, in chunks, or at once: positions count on, and every option means the same."""
+    window = 3 if kind == "ring" else None
+    heads = layer(qk_norm=True, rope=True, alibi=True, sinks=True, softcap=2.0, window=window)
+    x, cache = tokens(t=11), CACHES[kind]()
+    with torch.no_grad():
+        full = heads(x)
+        parts = [heads(part, cache=cache) for part in x.split(chunks, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), full)
+    if window is None:  # without the cache a token on its own is another thing
+        assert (heads(x[:, -1:]) - full[:, -1:]).abs().max() > 1e-3
+
+
+def test_decoding_a_left_padded_batch_is_each_row_alone():
+    """The mask grows by a column a token; filling in the cache may be anything."""
+    heads, lengths, t = layer(rope=True), torch.tensor([3, 7, 5]), 7
+    x, new = tokens(b=3, t=t), tokens(b=3, t=2, seed=5)
+    mask = padding_mask(lengths, t, side="left")
+    x[~mask[:, 0, 0]] = torch.nan
+    cache = KVCache()
+    with torch.no_grad():
+        heads(x, mask=mask, positions=positions_from_mask(mask), cache=cache)
+        for i in range(2):
+            mask = torch.cat([mask, torch.ones(3, 1, 1, 1, dtype=torch.bool)], dim=-1)
+            y = heads(new[:, i : i + 1], mask=mask, positions=(lengths + i)[:, None], cache=cache)
+            for b, length in enumerate(lengths.tolist()):
+                alone = heads(torch.cat([x[b : b + 1, t - length :], new[b : b + 1, : i + 1]], dim=1))
+                torch.testing.assert_close(y[b, 0], alone[0, -1])
+
+
+def test_positions_count_on_in_each_sequence():
+    """From 0 in an empty cache, then from what each sequence has had; given positions go first."""
+    cache, k = KVCache(), torch.zeros(2, 1, 3, 4)
+    assert next_positions(cache, 2).tolist() == [0, 1]
+    cache.append(k, k)
+    assert next_positions(cache, 2).tolist() == [[3, 4], [3, 4]]
+    heads, x = layer(rope=True), tokens(t=4)
+    outputs = []
+    for positions in (None, torch.tensor([3]), torch.tensor([9])):
+        cache = KVCache()
+        heads(x[:, :3], cache=cache)
+        outputs.append(heads(x[:, 3:], cache=cache, positions=positions).detach())
+    assert torch.equal(outputs[0], outputs[1])
+    assert (outputs[0] - outputs[2]).abs().max() > 1e-4
 
 
 # Another implementation in its place

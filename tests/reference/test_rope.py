@@ -50,7 +50,7 @@ def test_is_a_turn_of_each_pair(make, normal, layout, rotary_dim):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("position", [2047, 2048, 2049, 131_072, 2**20 - 1, 2**20])
+@pytest.mark.parametrize("position", [2047, 2048, 2049, 131_072, 2**20 - 1, 2**20, 2**24 + 1])
 def test_cosine_is_exact_at_far_positions(dtype, position):
     """The error of cosine and sine stays below 1e-6 where half-precision angles are off by radians."""
     r = 128
@@ -129,6 +129,15 @@ def test_permuted_weights_give_equal_scores_in_the_other_layout(n_heads, dims, s
         assert np.abs(scores(w_q, w_k, bias, there) - expected).max() > 1e-3  # garbage without the permutation
         for w, m in zip((w_q, w_k, bias), moved, strict=True):
             np.testing.assert_array_equal(permute_rope_rows(m, n_heads, to=back, rotary_dim=rotary_dim), w)
+
+
+def test_the_order_of_permuted_rows():
+    """As drawn; heads stay where they are, and so do rows that are not turned."""
+    rows = np.arange(8)
+    assert permute_rope_rows(rows, 1, to="half").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert permute_rope_rows(rows, 1, to="interleaved").tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert permute_rope_rows(rows, 2, to="half").tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert permute_rope_rows(rows, 1, to="half", rotary_dim=4).tolist() == [0, 2, 1, 3, 4, 5, 6, 7]
 
 
 def test_permutation_in_torch_keeps_gradients():
