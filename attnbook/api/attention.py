@@ -15,9 +15,8 @@ from attnbook import reference, tiled
 from attnbook.api import operators, sdpa
 from attnbook.api.autocast import off
 from attnbook.api.call import Call, checked
-from attnbook.api.choose import check_impl, choose
+from attnbook.api.choose import check_library, choose
 from attnbook.api.traced import traced
-from attnbook.errors import BackendUnavailable
 
 
 def attention(
@@ -69,13 +68,6 @@ def attention(
             return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
     return run(call, choose(call, impl).impl)
-
-
-def check_library(q: object, impl: str) -> None:
-    """Arrays other than torch's are for the reference; raises BackendUnavailable for another name."""
-    check_impl(impl)
-    if impl not in ("auto", "reference"):
-        raise BackendUnavailable(f"{impl} needs torch tensors but q is a {type(q).__name__}: impl='reference' takes it")
 
 
 def run(call: Call, impl: str) -> Any:

@@ -18,12 +18,13 @@ LIBRARY = torch.library.Library("attnbook", "FRAGMENT")  # type: ignore[no-untyp
 KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 
-def cast(device_type: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Floats but float64 in autocast's dtype, where autocast is on; the same tensors where it is off."""
+    device_type = q.device.type
     if not torch.is_autocast_enabled(device_type):
-        return tensors
+        return q, k, v
     dtype = torch.get_autocast_dtype(device_type)
-    return tuple(_cast(x, dtype) for x in tensors)
+    return _cast(q, dtype), _cast(k, dtype), _cast(v, dtype)
 
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -37,15 +38,15 @@ def off(device_type: str) -> AbstractContextManager[Any]:
     return torch.autocast(device_type, enabled=False)
 
 
-def register(name: str, n_cast: int) -> None:
-    """Tell autocast about the operator `attnbook::name`: cast its first `n_cast` arguments, and be off inside."""
+def register(name: str, *, casts: bool) -> None:
+    """Tell autocast about the operator `attnbook::name`: whether q, k, v are cast; inside it, autocast is off."""
     for device_type, key in KEYS.items():
-        LIBRARY.impl(name, _kernel(name, device_type, n_cast), key)  # type: ignore[no-untyped-call]
+        LIBRARY.impl(name, _kernel(name, device_type, casts), key)  # type: ignore[no-untyped-call]
 
 
-def _kernel(name: str, device_type: str, n_cast: int) -> Callable[..., Any]:
+def _kernel(name: str, device_type: str, casts: bool) -> Callable[..., Any]:
     def kernel(*args: Any) -> Any:
-        args = (*cast(device_type, *args[:n_cast]), *args[n_cast:])
+        args = (*cast(*args[:3]), *args[3:]) if casts else args
         with torch.autocast(device_type, enabled=False):
             return getattr(torch.ops.attnbook, name)(*args)
 

@@ -61,7 +61,7 @@ def checked(
     return_lse: bool,
 ) -> Call:
     """The call, or the error that says which axis, dtype, device or option is wrong."""
-    q, k, v = cast(q.device.type, q, k, v)
+    q, k, v = cast(q, k, v)
     sizes = check_attention(q, k, v)
     check_options(
         sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks

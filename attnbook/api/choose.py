@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from attnbook.api import sdpa
 from attnbook.api.call import Call
 from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
+from attnbook.tiled.decode import takes_decode
 
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa", "triton")
 
@@ -36,6 +38,13 @@ def check_impl(impl: object) -> None:
         raise ValueError(f"impl is {impl!r}: expected one of {names}")
 
 
+def check_library(q: object, impl: str) -> None:
+    """Arrays other than torch's are for the reference; raises BackendUnavailable for another name."""
+    check_impl(impl)
+    if impl not in ("auto", "reference"):
+        raise BackendUnavailable(f"{impl} needs torch tensors but q is a {type(q).__name__}: impl='reference' takes it")
+
+
 def choose(call: Call, impl: str) -> Choice:
     """What runs this call; raises ValueError for an unknown name and BackendUnavailable for one that cannot."""
     if impl != "auto":
@@ -43,7 +52,7 @@ def choose(call: Call, impl: str) -> Choice:
         missing = unavailable(call, impl)
         if missing is not None:
             raise BackendUnavailable(missing)
-        return Choice(impl, "it was asked for by name")
+        return Choice(impl, BY_NAME)
     instead = unfit(call)
     if instead is None:
         return SDPA
@@ -58,15 +67,45 @@ def choose(call: Call, impl: str) -> Choice:
 SDPA = Choice("sdpa", "torch's own attention does this job, and nothing here is faster at it")
 
 
+def choose_varlen(q: Tensor, impl: str) -> Choice:
+    """What runs a call on packed sequences; raises as `choose` does."""
+    missing = unavailable_varlen(q, impl) if impl != "auto" else unavailable_varlen(q, "tiled")
+    if missing is None:
+        return Choice(impl, BY_NAME) if impl != "auto" else VARLEN
+    if impl == "auto" and unavailable_varlen(q, "reference") is None:
+        return Choice("reference", missing)
+    raise BackendUnavailable(missing)
+
+
+BY_NAME = "it was asked for by name"
+VARLEN = Choice("tiled", "it calculates the blocks of each sequence and nothing between sequences")
+
+
+def unavailable_varlen(q: Tensor, impl: str) -> str | None:
+    """Why the implementation of this name cannot run a call on packed sequences; None where it can."""
+    if impl == "triton":
+        return NO_KERNELS
+    if impl == "sdpa":
+        return "sdpa has no packed sequences (cu_seqlens)"
+    return _unwatched(q, impl)
+
+
 def unavailable(call: Call, impl: str) -> str | None:
     """Why the implementation of this name cannot run this call; None where it can."""
     if impl == "triton":
         return NO_KERNELS
     if impl == "sdpa" and (lacking := sdpa.lacks(call)) is not None:
         return lacking
+    if impl == "sdpa" and not sdpa.must_look(call):
+        return None
+    return _unwatched(call.q, impl)
+
+
+def _unwatched(q: Tensor, impl: str) -> str | None:
+    """Why an implementation that looks at values, or has its own gradient, cannot run inside a transform."""
     if torch.compiler.is_compiling():
         return None
-    if vmapped(call.q) and (impl != "sdpa" or sdpa.must_look(call)):
+    if vmapped(q):
         return f"{impl} looks at values, which torch.vmap does not allow"
     if impl == "tiled" and transformed():
         return "tiled has gradients for torch.autograd only, not for torch.func or forward mode"
@@ -74,7 +113,7 @@ def unavailable(call: Call, impl: str) -> str | None:
 
 
 def unfit(call: Call) -> str | None:
-    """Why torch's own attention is not the one to take; None where it is."""
+    """Why torch's own attention is not the one to take; None where it is. Figures are of torch 2.13 on two cores."""
     lacking = sdpa.lacks(call)
     if lacking is not None:
         return lacking
@@ -85,15 +124,46 @@ def unfit(call: Call) -> str | None:
     if call.mask is not None and call.mask.requires_grad:
         return "sdpa keeps all scores where the mask has a gradient"
     if call.sizes.d_v != call.sizes.head_dim:
-        return "sdpa keeps all scores where d_v differs from head_dim"
-    if not sdpa.is_bare(call) and call.mask is None:
-        return "sdpa aligns causal masks at the top left and would need a dense one, because t_q differs from t_kv"
-    if sdpa.must_look(call):
-        if traced(call.q) or vmapped(call.q):
-            return "sdpa lets a NaN in a hidden key reach every row, and here the values cannot be looked at"
-        if not sdpa.looks_finite(call):
-            return "sdpa lets a NaN or inf in a hidden key reach every row, and there is one"
+        return "sdpa keeps all scores where d_v differs from head_dim, and takes twice as long"
+    if traced(call.q) or vmapped(call.q):
+        return _unseen(call)
+    if not sdpa.is_bare(call) and call.mask is None and call.sizes.t_q * call.sizes.t_kv > DENSE:
+        return "sdpa would need a dense mask to align t_q and t_kv at their ends"
+    if _decodes_faster(call):
+        return "few queries, many keys: sdpa takes longer, up to 3 times in float32 and 6 to 10 in half precision"
+    if sdpa.must_look(call) and not sdpa.looks_finite(call):
+        return "sdpa lets a NaN or inf reach rows that may not see it, or loses it, and there is one"
     return None
+
+
+def _unseen(call: Call) -> str | None:
+    """The same where values cannot be looked at, and sizes should not be: a compiled function is for many."""
+    if call.mask is not None or call.is_causal:
+        return "sdpa lets a NaN in a hidden key reach every row, and here the values cannot be looked at"
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # half a second; loaded when one compiles
+
+    if not statically_known_true(call.sizes.t_kv >= sdpa.REGISTER):
+        return "sdpa loses a NaN in q where keys are few, and here it is not known how many there will be"
+    return None
+
+
+DENSE = 1 << 21
+"""The most t_q · t_kv for which a causal mask is written down: 8 MiB of float32. Beyond it the tiles are as fast."""
+
+
+def _decodes_faster(call: Call) -> bool:
+    """Is this a call for `attnbook.tiled.decode`? Measured for 1 to 4 queries, 256 to 8192 keys, 8 and 32 heads."""
+    sizes, dtype = call.sizes, call.q.dtype
+    if not takes_decode(sizes):
+        return False
+    # Grouped heads over more keys and values than a cache holds: torch reads them once for each query head.
+    rereads = sizes.n_heads != sizes.n_kv_heads and sizes.b * sizes.n_heads * sizes.t_kv * sizes.head_dim >= REREAD
+    few = dtype in (torch.float16, torch.bfloat16) and (sizes.t_q == 1 or dtype == torch.float16)
+    return rereads or (few and sizes.t_kv >= 512)
+
+
+REREAD = 1 << 23
+"""Numbers of k that torch reads, from which grouping the query heads pays in float32."""
 
 
 def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
@@ -109,8 +179,16 @@ def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
         yield impl, missing
 
 
+def others_varlen(q: Tensor, took: str) -> Iterator[tuple[str, str]]:
+    """The same for a call on packed sequences."""
+    for impl in IMPLEMENTATIONS:
+        if impl != took:
+            yield impl, unavailable_varlen(q, impl) or (NOT_ASKED if impl == "tiled" else SLOWER[impl])
+
+
+NOT_ASKED = "it can, and another was asked for by name"
 SLOWER = {
     "reference": "it keeps all t_q × t_kv scores of every head: written to be read",
     "tiled": "it can, and is not faster here than torch's own",
-    "sdpa": "it can, and another was asked for by name",
+    "sdpa": NOT_ASKED,
 }

@@ -7,15 +7,18 @@ from typing import Any
 
 from torch import Tensor
 
-from attnbook.api.attention import check_library
+from attnbook.api.autocast import cast
 from attnbook.api.call import checked
-from attnbook.api.choose import choose, others
+from attnbook.api.choose import check_library, choose, others, others_varlen
+from attnbook.api.varlen import checked_varlen
 
 OPTIONS: dict[str, Any] = {
     "mask": None, "is_causal": False, "window": None, "alibi_slopes": None, "softcap": None,
     "sinks": None, "scale": None, "return_lse": False,
 }  # fmt: skip
 """What `attention` takes by name, beside `impl`, and its defaults."""
+
+CU_SEQLENS = ("cu_seqlens_q", "cu_seqlens_k")
 
 
 @dataclass(frozen=True)
@@ -32,19 +35,30 @@ class Explanation:
         return "\n".join(lines + [f"{name:{width}} not: {reason}" for name, reason in self.rejected.items()])
 
 
-def explain(q: Any, k: Any, v: Any, *, impl: str = "auto", **options: Any) -> Explanation:
+def explain(q: Any, k: Any, v: Any, *packed: Any, impl: str = "auto", **options: Any) -> Explanation:
     """What `attention(q, k, v, **options)` would run; raises what it would raise. Nothing is calculated.
 
-    The answer is that of the same functions which choose for `attention`, so it holds for these tensors: their sizes,
-    dtype and device, whether they need gradients, and whether they are finite.
+    With `cu_seqlens_q` and `cu_seqlens_k`, by position or name, what `attention_varlen` would run. The answer comes
+    from the same functions that choose for both, so it holds for these tensors: their sizes, dtype and device, whether
+    they need gradients, and whether they are finite.
+
+        print(explain(q, k, v, is_causal=True, window=512))
+
+    Raises TypeError for an option that does not exist.
     """
+    ends = [*packed, *(options.pop(name) for name in CU_SEQLENS[len(packed) :] if name in options)]
+    if len(ends) not in (0, 2):
+        raise TypeError("explain takes cu_seqlens_q and cu_seqlens_k, or neither")
+    unknown = set(options) - set(OPTIONS)
+    if unknown:
+        raise TypeError(f"attention has no option {', '.join(sorted(unknown))}; it has {', '.join(OPTIONS)}")
     if not isinstance(q, Tensor):
         check_library(q, impl)
         missing = f"it needs torch tensors, and q is a {type(q).__name__}"
         return Explanation("reference", "it takes any array", dict.fromkeys(("tiled", "sdpa", "triton"), missing))
-    unknown = set(options) - set(OPTIONS)
-    if unknown:
-        raise TypeError(f"attention has no option {', '.join(sorted(unknown))}; it has {', '.join(OPTIONS)}")
+    if ends:
+        choice = checked_varlen(*cast(q, k, v), ends[0], impl, **options)
+        return Explanation(*choice, dict(others_varlen(q, choice.impl)))
     call = checked(q, k, v, **(OPTIONS | options))
     choice = choose(call, impl)
-    return Explanation(choice.impl, choice.why, dict(others(call, choice.impl)))
+    return Explanation(*choice, dict(others(call, choice.impl)))

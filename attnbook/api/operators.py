@@ -17,6 +17,8 @@ from torch import Tensor
 from attnbook import tiled
 from attnbook.api import autocast
 
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
+
 
 @torch.library.custom_op("attnbook::attention", mutates_args=())
 def attention(
@@ -68,18 +70,14 @@ def attention_backward(
         is_causal=is_causal, window=window, softcap=softcap, scale=scale,
         needs_mask=needs_mask, needs_alibi=needs_alibi, needs_sinks=needs_sinks,
     )  # fmt: skip
-    d_q, d_k, d_v, *others = grads
-    d_mask, d_slopes, d_sinks = (q.new_empty(0) if x is None else x for x in others)
-    return d_q, d_k, d_v, d_mask, d_slopes, d_sinks
+    return all_tensors(grads, q)
 
 
 @attention_backward.register_fake
 def _(
     grad_out: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *options: Any
 ) -> tuple[Tensor, ...]:
-    needs = zip(options[:3], options[7:], strict=True)
-    others = (x.new_empty(x.shape) if needed and x is not None else q.new_empty(0) for x, needed in needs)
-    return *(x.new_empty(x.shape) for x in (q, k, v)), *others
+    return fake_gradients(q, k, v, options[:3], options[7:])
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -100,8 +98,26 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -
 
 
 attention.register_autograd(_differentiate, setup_context=_keep)
-autocast.register("attention", n_cast=3)
-autocast.register("attention_backward", n_cast=0)
+
+
+autocast.register("attention", casts=True)
+autocast.register("attention_backward", casts=False)
+
+
+def all_tensors(grads: Gradients, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """An operator returns tensors only: an empty one for each None."""
+    d_q, d_k, d_v, *others = grads
+    d_mask, d_slopes, d_sinks = (like.new_empty(0) if x is None else x for x in others)
+    return d_q, d_k, d_v, d_mask, d_slopes, d_sinks
+
+
+def fake_gradients(
+    q: Tensor, k: Tensor, v: Tensor, others: tuple[Tensor | None, ...], needs: tuple[bool, ...]
+) -> tuple[Tensor, ...]:
+    """Shapes and dtypes of the gradients, as `all_tensors` leaves them."""
+    rest = zip(others, needs, strict=True)
+    empty = (x.new_empty(x.shape) if needed and x is not None else q.new_empty(0) for x, needed in rest)
+    return *(x.new_empty(x.shape) for x in (q, k, v)), *empty
 
 
 def lse_dtype(q: Tensor) -> torch.dtype:

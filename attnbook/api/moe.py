@@ -1,0 +1,65 @@
+"""`moe`: the door to a mixture of experts. The router is traceable torch; its experts are one operator."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import Tensor
+
+from attnbook.api import operators_moe
+from attnbook.api.choose import NO_KERNELS
+from attnbook.api.traced import traced
+from attnbook.errors import BackendUnavailable
+from attnbook.reference.moe import moe as reference_moe
+from attnbook.shapes import RoutingInfo
+from attnbook.tiled.moe import moe as tiled_moe
+from attnbook.tiled.moe import moe_through
+
+IMPLEMENTATIONS = ("reference", "tiled", "triton")
+
+
+def moe(
+    x: Tensor,
+    router_weight: Tensor,
+    w_gate: Tensor,
+    w_up: Tensor,
+    w_down: Tensor,
+    *,
+    top_k: int,
+    renormalize: bool = True,
+    scoring: Literal["softmax", "sigmoid"] = "softmax",
+    top_k_before_scoring: bool = False,
+    selection_bias: Tensor | None = None,
+    routed_scale: float = 1.0,
+    capacity_factor: float | None = None,
+    shared: tuple[Tensor, Tensor, Tensor] | None = None,
+    impl: str = "auto",
+) -> tuple[Tensor, RoutingInfo]:
+    """A mixture of SwiGLU experts: each token's sum over the `top_k` experts that the router chose for it.
+
+    x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d) -> y like x, and
+    `RoutingInfo`: weights (t, k), experts (t, k), loads (e,), aux_loss in Switch's form (uniform routing gives 1).
+
+    - `scoring`: `"softmax"` or `"sigmoid"`; `renormalize`: the chosen weights sum to 1.
+    - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
+      which takes the tiles: they multiply the same, and keep less.
+
+    The other options, their sources, and what is raised: `attnbook.reference.moe`. Besides, ValueError for an unknown
+    `impl` and BackendUnavailable for one that cannot run here. Under torch.compile the experts are one operator.
+    """
+    options: dict[str, Any] = {
+        "top_k": top_k, "renormalize": renormalize, "scoring": scoring, "top_k_before_scoring": top_k_before_scoring,
+        "selection_bias": selection_bias, "routed_scale": routed_scale, "capacity_factor": capacity_factor,
+        "shared": shared,
+    }  # fmt: skip
+    if impl not in (*IMPLEMENTATIONS, "auto"):
+        names = ", ".join(repr(name) for name in (*IMPLEMENTATIONS, "auto"))
+        raise ValueError(f"impl is {impl!r}: expected one of {names}")
+    if impl == "triton":
+        raise BackendUnavailable(NO_KERNELS)
+    weights = (x, router_weight, w_gate, w_up, w_down)
+    if impl == "reference":
+        return reference_moe(*weights, **options)
+    if isinstance(x, Tensor) and traced(x):
+        return moe_through(operators_moe.moe_experts, *weights, **options)
+    return tiled_moe(*weights, **options)

@@ -1,0 +1,102 @@
+"""`attention_varlen`: the door for sequences that lie packed, one after another along one axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbook import reference
+from attnbook.api import operators_varlen
+from attnbook.api.autocast import cast, off
+from attnbook.api.call import check_tensors
+from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
+from attnbook.api.traced import traced
+from attnbook.shapes import AttentionSizes, check_mask, check_options, check_varlen
+from attnbook.tiled.varlen import attention_varlen as tiled_varlen
+
+
+def attention_varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    *,
+    mask: Any = None,
+    is_causal: bool = False,
+    window: int | None = None,
+    alibi_slopes: Any = None,
+    softcap: float | None = None,
+    sinks: Any = None,
+    scale: float | None = None,
+    return_lse: bool = False,
+    impl: str = "auto",
+) -> Any:
+    """`attention` for each of several sequences that lie one after another: no filling, and none sees another.
+
+    q (t_q, n_heads, d), k (t_kv, n_kv_heads, d), v (t_kv, n_kv_heads, d_v) -> out (t_q, n_heads, d_v), in the dtype of
+    q; with `return_lse` also lse (t_q, n_heads), natural logarithm, float32 or float64.
+
+    Sequence n has the queries from cu_seqlens_q[n] up to cu_seqlens_q[n + 1], and its keys likewise:
+
+        lengths 3, 0, 2       row of q      0 1 2 3 4 5      cu_seqlens_q = [0, 3, 3, 5]
+                              sequence      0 0 0 2 2 .      row 5 belongs to none: output 0, lse −inf
+
+    The options are those of `attention`, with positions counted inside each sequence. `mask` broadcasts to (n_heads,
+    t_q, t_kv) of the packed axes; `alibi_slopes` is (n_heads,) or (n_sequences, n_heads). `impl` is `"reference"`,
+    `"tiled"` or `"auto"`; torch's own attention has no packed layout.
+
+    Raises ShapeError for `cu_seqlens` that don't start at 0, fall, or end outside; otherwise what `attention` raises.
+    While traced by torch.compile these values are checked when the compiled function runs. Layout: Dao 2023.
+    """
+    options = {
+        "mask": mask, "is_causal": is_causal, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap,
+        "sinks": sinks, "scale": scale, "return_lse": return_lse,
+    }  # fmt: skip
+    if not isinstance(q, Tensor):
+        check_library(q, impl)
+        return reference.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
+    q, k, v = cast(q, k, v)
+    took = checked_varlen(q, k, v, cu_seqlens_q, impl, **options).impl
+    if took == "tiled" and traced(q):
+        ends = (torch.as_tensor(cu, device=q.device) for cu in (cu_seqlens_q, cu_seqlens_k))
+        out, lse = operators_varlen.attention_varlen(
+            q, k, v, *ends, mask, alibi_slopes, sinks, bool(is_causal), window, softcap, scale
+        )
+        return (out, lse) if return_lse else out
+    door = {"reference": reference.attention_varlen, "tiled": tiled_varlen}[took]
+    with off(q.device.type):
+        return door(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
+
+
+def checked_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Any,
+    impl: str,
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    window: int | None = None,
+    alibi_slopes: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    return_lse: bool = False,
+) -> Choice:
+    """What runs the call; raises for everything that shapes, dtypes and options say, not for values."""
+    check_impl(impl)
+    sizes = check_varlen(q, k, v)
+    n = len(cu_seqlens_q) - 1
+    heads = (sizes.n_heads, sizes.n_kv_heads)
+    packed = AttentionSizes(n, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v)
+    check_options(
+        packed, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
+    )
+    check_tensors(q, k, v, mask, alibi_slopes, sinks)
+    if mask is not None:
+        check_mask(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
+    return choose_varlen(q, impl)
