@@ -46,10 +46,27 @@ def _forward(attend: Attend) -> dict[str, bool]:
 
 
 def _backward(attend: Attend) -> dict[str, bool]:
+    kept = []
+    for spoilt in ((1,), (2,), (1, 2)):  # the key, its value, both
+        inputs = _inputs()
+        for place in spoilt:
+            inputs[place][0, 0, 2] = torch.nan
+        results = _through(attend, *inputs, mask=torch.arange(3) < 2)
+        finite = all(bool(x.isfinite().all()) for x in results)
+        kept.append(finite and not any(bool(gradient[0, 0, 2].any()) for gradient in results[3:]))
     q, k, v = _inputs()
-    k[0, 0, 2], v[0, 0, 2] = torch.nan, torch.nan
-    leaves = [x.requires_grad_() for x in (q, k, v)]
-    out, lse = attend(*leaves, mask=torch.arange(3) < 2, return_lse=True)
-    grads = torch.autograd.grad(out.sum() + lse.sum(), leaves)
-    finite = all(bool(x.isfinite().all()) for x in (out, lse, *grads))
-    return {"nan_in_padding": finite and not any(bool(grad[0, 0, 2].any()) for grad in grads[1:])}
+    q[0, 0, 0] = torch.nan  # this query may not see the last key
+    gradients = _through(attend, q, k, v, is_causal=True)[2:]
+    reached = [gradient[0, 0].isnan().all(-1).tolist() for gradient in gradients]
+    clean = all(bool(gradient[0, 0, -1].isfinite().all()) for gradient in gradients)
+    return {
+        "nan_in_padding": all(kept),
+        "nan_in_query_gradient": clean and reached == [[True, False], [True, True, False], [True, True, False]],
+    }
+
+
+def _through(attend: Attend, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
+    """Out, lse, and the gradients of their sum in q, k and v."""
+    leaves = [x.requires_grad_() for x in inputs]
+    out, lse = attend(*leaves, return_lse=True, **options)
+    return (out, lse, *torch.autograd.grad(out.sum() + lse.sum(), leaves))

@@ -27,10 +27,12 @@ def run() -> dict[str, Any]:
 
 
 def _window(attend: Attend) -> dict[str, bool]:
+    some = torch.tensor([True, False, True])
     return {
         "window": seen(attend, 4, 4, is_causal=True, window=2) == ["1...", "11..", ".11.", "..11"],
         "window_of_one": seen(attend, 3, 3, is_causal=True, window=1) == ["1..", ".1.", "..1"],
         "window_aligned": seen(attend, 2, 5, is_causal=True, window=2) == ["..11.", "...11"],
+        "window_and_mask": seen(attend, 3, 3, mask=some, is_causal=True, window=2) == ["1..", "1..", "..1"],
     }
 
 

@@ -68,8 +68,8 @@ def no_sink(q, k, v, *, sinks=None, **options):
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (before_itself, {"window", "window_of_one", "window_aligned"}),
-        (no_window, {"window", "window_of_one", "window_aligned"}),
+        (before_itself, {"window", "window_of_one", "window_aligned", "window_and_mask"}),
+        (no_window, {"window", "window_of_one", "window_aligned", "window_and_mask"}),
         (favours_the_far, {"cap_then_slopes", "slopes", "slopes_both_sides", "slopes_of_heads", "slopes_of_keys"}),
         (heads_turned, {"slopes_of_heads"}),
         (capped_first, {"scale_then_cap"}),

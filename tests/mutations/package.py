@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 from tests.mutations.numerics import NUMERICS
+from tests.mutations.options import OPTIONS
 
 THREE = "attnbook/reference/three_lines.py"
 MASKS = "attnbook/reference/masks.py"
@@ -29,49 +30,50 @@ ATTENDING = (
     Mutation(
         "what a mask adds is dropped",
         ATTENTION,
-        "score + xp.astype(bias, working)",
-        "score",
+        "allowed, score + added,",
+        "allowed, score,",
         "notation.scale_then_mask",
     ),
     Mutation(
         "the mask is scaled too",
         ATTENTION,
-        "@ xp.astype(k, working).mT * scale  # (b, n_heads, t_q, t_kv)",
-        "@ xp.astype(k, working).mT * scale\n    bias = bias * scale",
+        "allowed, score + added,",
+        "allowed, score + added * scale,",
         "notation.scale_then_mask",
     ),
     Mutation(
-        "groups are tiled, not repeated",
+        "groups are interleaved",
         ATTENTION,
-        "(xp.repeat(x, group, axis=1) for x in (k, v))",
-        "(xp.tile(x, (1, group, 1, 1)) for x in (k, v))",
+        "return head // (n_heads // n_kv_heads)",
+        "return head % n_kv_heads",
+        "notation.groups",
+    ),
+    Mutation(
+        "one key head serves all",
+        ATTENTION,
+        "return head // (n_heads // n_kv_heads)",
+        "return head // n_heads",
         "notation.groups",
     ),
     Mutation(
         "the output stays in the working dtype",
         ATTENTION,
-        "xp.astype(weight @ xp.astype(v, working), q.dtype)",
-        "weight @ xp.astype(v, working)",
+        "    out = xp.astype(out, dtype)\n",
+        "",
         "notation.out_dtype",
     ),
+    Mutation("no division by √d", ATTENTION, "1 / sizes.head_dim**0.5 if", "1.0 if", "scaling.divided_variance_64"),
     Mutation(
-        "no division by √d", ATTENTION, "scale = 1 / sizes.head_dim**0.5", "scale = 1.0", "scaling.divided_variance_64"
+        "divided by d", ATTENTION, "1 / sizes.head_dim**0.5 if", "1 / sizes.head_dim if", "scaling.divided_variance_64"
     ),
     Mutation(
-        "divided by d",
+        "a given scale is ignored",
         ATTENTION,
-        "scale = 1 / sizes.head_dim**0.5",
-        "scale = 1 / sizes.head_dim",
-        "scaling.divided_variance_64",
+        "**0.5 if scale is None else float(scale)",
+        "**0.5",
+        "scaling.score_sd_64",
     ),
-    Mutation("a given scale is ignored", ATTENTION, "if scale is None:", "if True:", "scaling.score_sd_64"),
-    Mutation(
-        "scaled twice",
-        ATTENTION,
-        "@ xp.astype(k, working).mT * scale",
-        "@ xp.astype(k, working).mT * scale * scale",
-        "scaling.max_weight_right",
-    ),
+    Mutation("scaled twice", ATTENTION, "q @ k.mT * scale", "q @ k.mT * scale * scale", "scaling.max_weight_right"),
     Mutation(
         "softmax over the queries",
         ATTENTION,
@@ -79,16 +81,16 @@ ATTENDING = (
         "weight = softmax(score, axis=-2)",
         "oneline.reference_error64",
     ),
-    Mutation("−1e9 for −inf", ATTENTION, "working), -xp.inf)", "working), -1e9)", "mask.dead_output"),
-    Mutation("hidden keys get score 0", ATTENTION, "working), -xp.inf)", "working), 0.0)", "mask.future_weight"),
+    Mutation("−1e9 for −inf", ATTENTION, "added, -xp.inf)", "added, -1e9)", "mask.dead_output"),
+    Mutation("hidden keys get score 0", ATTENTION, "added, -xp.inf)", "added, 0.0)", "mask.future_weight"),
     Mutation(
         "masked after softmax",
         ATTENTION,
-        "    score = xp.where(allowed, score + xp.astype(bias, working), -xp.inf)\n    weight = softmax(score)",
-        "    weight = softmax(score) * xp.astype(allowed, working)",
+        "return weight[..., : k.shape[-2]] @ v, logsumexp(score)",
+        "return softmax(q @ k.mT * scale) * xp.astype(allowed, q.dtype) @ v, logsumexp(score)",
         "mask.row_sum_error",
     ),
-    Mutation("causal is ignored", ATTENTION, "    if is_causal:", "    if False:", "mask.first_row_is_v0"),
+    Mutation("causal is ignored", ATTENTION, "    elif is_causal:", "    elif False:", "mask.first_row_is_v0"),
     Mutation("one mask is enough", ATTENTION, "allowed & causal_mask", "allowed | causal_mask", "mask.padded_error"),
     Mutation(
         "causal forgets the mask",
@@ -100,15 +102,15 @@ ATTENDING = (
     Mutation(
         "calculated in the input's dtype",
         ATTENTION,
-        'working = working_dtype("q", q)',
-        "working = q.dtype",
+        'namespace(q), working_dtype("q", q)',
+        "namespace(q), q.dtype",
         "softmax.float32_scores_save_it",
     ),
     Mutation(
         "lse of other scores",
         ATTENTION,
-        "(out, logsumexp(score))",
-        "(out, logsumexp(score * scale))",
+        "@ v, logsumexp(score)",
+        "@ v, logsumexp(score * scale)",
         "scaling.divided_variance_64",
     ),
 )
@@ -180,4 +182,4 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *PROBES, *NUMERICS)
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS)
