@@ -38,6 +38,9 @@ __all__ = ["register"]
 OLDEST = "5.4"
 """The first transformers whose mask functions are told where the queries begin, `q_offset`."""
 
+RESERVED = ("flash", "flex_attention", "sdpa", "/", "|", ":", "@")
+"""Parts of a name by which transformers takes an implementation for one of its own, or for a kernel to download."""
+
 
 def register(name: str = "attnbook", *, impl: str = "auto") -> None:
     """Make `attn_implementation=name` mean `attnbook.attention(…, impl=impl)`, masks included.
@@ -50,10 +53,10 @@ def register(name: str = "attnbook", *, impl: str = "auto") -> None:
     masking = _masking_of_transformers()
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    if not name or "flash" in name or set(name) & set("/|:@") or name in ("eager", "paged"):
+    if not name or any(part in name for part in RESERVED) or name in ("eager", "paged"):
         raise ValueError(
-            f"name is {name!r}: transformers gives names with 'flash', '/', '|', ':' or '@' and 'eager' a meaning of "
-            "its own; choose another"
+            f"name is {name!r}: transformers gives 'eager', 'paged' and names that contain "
+            f"{', '.join(map(repr, RESERVED))} a meaning of its own; choose another"
         )
     taken = AttentionInterface._global_mapping.get(name)
     if taken is not None and not hasattr(taken, "attnbook_impl"):
