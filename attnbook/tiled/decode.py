@@ -17,15 +17,16 @@ keys that it may see, alone, whatever else is in the batch: the same calls of th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnbook.shapes import AttentionSizes
 from attnbook.tiled.backward import attention_backward
 from attnbook.tiled.lanes import Stack
+from attnbook.tiled.once import Once
 from attnbook.tiled.plan import KeyTile, QueryTile, Range, seen_by_all, seen_by_some
 from attnbook.tiled.prepare import check, four_axes, of_every_head, working_dtype
 from attnbook.tiled.products import add_product, all_finite
@@ -65,7 +66,7 @@ def decode(
     written ahead, as speculative decoding does).
 
     A sequence alone and in a batch, padded or not, gives the same bits. K and V are never repeated; memory beyond the
-    result is one split. Dao et al. 2023 (Flash-Decoding).
+    result is one split, and a partial result for each. Dao et al. 2023 (Flash-Decoding).
     """
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     tensors = (q, k, v, mask, alibi_slopes, sinks)
@@ -231,12 +232,16 @@ class _Decode(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         *tensors, out, lse = ctx.saved_tensors
-        q, k, v, mask, slopes, sinks = tensors
         if grad_out is None:
             grad_out = torch.zeros_like(out)
         needs = dict(zip(("needs_mask", "needs_alibi", "needs_sinks"), ctx.needs_input_grad[3:6], strict=True))
-        grads = attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, slopes, sinks, **ctx.options, **needs)
+        calculate = partial(_backward, options=ctx.options | needs)
+        grads = Once.apply("decode", calculate, grad_out, grad_lse, *tensors, out, lse)  # type: ignore[no-untyped-call]
         return *grads, None
+
+
+def _backward(grad_out: Tensor, grad_lse: Tensor | None, *inputs: Tensor, options: dict[str, Any]) -> Any:
+    q, k, v, mask, slopes, sinks, out, lse = inputs
+    return attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, slopes, sinks, **options)

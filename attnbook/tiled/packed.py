@@ -104,4 +104,4 @@ def _put(into: Tensor, x: Tensor, starts: list[int], t: int) -> None:
     if isinstance(rows, slice):
         into[rows].view(len(starts), t, *into.shape[1:]).copy_(x.transpose(1, 2))
     else:
-        into[torch.tensor(rows, device=into.device)] = x.transpose(1, 2).flatten(0, 1)
+        into[torch.tensor(rows, dtype=torch.long, device=into.device)] = x.transpose(1, 2).flatten(0, 1)

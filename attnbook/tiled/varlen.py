@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnbook.errors import DTypeError, ShapeError
 from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_options, check_varlen
 from attnbook.tiled.backward import attention_backward
 from attnbook.tiled.forward import attention_forward
 from attnbook.tiled.lanes import tile_of
+from attnbook.tiled.once import Once
 from attnbook.tiled.packed import Batch, batches
 from attnbook.tiled.prepare import check, working_dtype
 
@@ -222,14 +223,19 @@ class _Varlen(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-        q, k, v, mask, slopes, sinks, out, lse = ctx.saved_tensors
-        cu_q, cu_k, options = ctx.rest
+        *tensors, out, lse = ctx.saved_tensors
         if grad_out is None:
             grad_out = torch.zeros_like(out)
         needs = dict(zip(("needs_mask", "needs_alibi", "needs_sinks"), ctx.needs_input_grad[3:6], strict=True))
-        grads = varlen_backward(
-            grad_out, grad_lse, q, k, v, out, lse, cu_q, cu_k, mask, slopes, sinks, **options, **needs
-        )
+        calculate = partial(_backward, rest=ctx.rest, needs=needs)
+        grads = Once.apply("attention_varlen", calculate, grad_out, grad_lse, *tensors, out, lse)  # type: ignore[no-untyped-call]
         return *grads, None, None, None
+
+
+def _backward(
+    grad_out: Tensor, grad_lse: Tensor | None, *inputs: Tensor, rest: Any, needs: dict[str, bool]
+) -> Gradients:
+    q, k, v, mask, slopes, sinks, out, lse = inputs
+    cu_q, cu_k, options = rest
+    return varlen_backward(grad_out, grad_lse, q, k, v, out, lse, cu_q, cu_k, mask, slopes, sinks, **options, **needs)
