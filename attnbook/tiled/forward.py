@@ -1,11 +1,14 @@
 """Attention forward, tile by tile: each tile of keys gives an attention of its own, and partial results are merged.
 
-Softmax over one tile of keys has a log-sum-exp, and two averages with their lse merge into the average over both:
+Of the keys seen so far each row keeps the largest score, `top`, the sum of exp(score − top), `total`, and the average
+of their values. The same three come from the next tile by itself, and two such results make one:
 
-    lse = log(exp(lse_a) + exp(lse_b))        out = exp(lse_a − lse) · out_a + exp(lse_b − lse) · out_b
+    top     = max(top_a, top_b)
+    total   = total_a · exp(top_a − top) + total_b · exp(top_b − top)
+    average = (total_a · exp(top_a − top) · average_a + total_b · exp(top_b − top) · average_b) / total
 
-So the scores of one tile at a time are enough, and memory beyond the result does not depend on the length. Carried from
-tile to tile are the average so far and its lse; a sink is an lse that is there before the first key.
+So the scores of one tile at a time are enough, and memory beyond the result does not depend on the length. A sink is a
+score that has been seen before the first key and has no value. In the end lse = top + log total.
 Milakov and Gimelshein 2018; Dao et al. 2022 (algorithm 1), Dao 2023 (algorithm 1).
 """
 
@@ -87,7 +90,7 @@ def _attend(
     some = slice(tile.start, tile.stop)
     lanes, group, rows = lse[:, :, some].shape
     q_rows = q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
-    so_far = _start(sink, lse[:, :, some])  # the lse of what has been seen (lanes, group · rows, 1)
+    top, total = _start(sink, lse[:, :, some])  # (lanes, group · rows, 1)
     average = q.new_zeros((lanes, group * rows, v.shape[-1]), dtype=dtype)
 
     for keys in tile.keys:
@@ -98,34 +101,42 @@ def _attend(
         score = scratch.take("score", (lanes, group * rows, keys.stop - keys.start))
         scores.tile(q_rows, k_rows, tile, keys, score, contained=contained)
         seen = scores.seen(tile, keys, lanes, group) if contained else None
-        weight, of_tile = _softmax(score, scratch)
-        both = torch.logaddexp(so_far, of_tile)
-        average.mul_(so_far.sub_(both).exp_()).addcmul_(product(weight, v_rows, seen), of_tile.sub_(both).exp_())
-        so_far = both
+        weight, its_top, its_total = _softmax(score, scratch)
+        new_top = torch.maximum(top, its_top)
+        total.mul_(top.sub_(new_top).exp_())
+        its_total.mul_(its_top.sub_(new_top).exp_())
+        both = total + its_total
+        whole = both.clamp(min=1.0)  # at least 1 as soon as a key has been seen: no 0 / 0 before
+        average.mul_(total.div_(whole)).addcmul_(product(weight, v_rows, seen), its_total.div_(whole))
+        top, total = new_top, both
 
-    so_far.masked_fill_(so_far == torch.finfo(dtype).min, -torch.inf)
-    lse[:, :, some] = so_far.view(lanes, group, rows)
+    lse[:, :, some] = total.log_().add_(top).view(lanes, group, rows)  # log 0 is −inf: nothing was seen
     out[:, :, some] = torch.unflatten(average, 1, (group, rows))
 
 
-def _softmax(score: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
-    """The weights of a tile by itself (lanes, rows, columns), and their lse (lanes, rows, 1).
+def _softmax(score: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a tile by itself: the weights (lanes, rows, columns), and their `top` and `total` (lanes, rows, 1).
 
-    The largest weight is exp(largest score − lse): that gives the lse. A row of −inf has weights 0, and for its lse the
-    lowest finite number stands in: two of them can be subtracted, which −inf cannot.
+    The largest weight is exp(0) / total, which gives the total without another pass over the scores. A row of −inf has
+    weights 0 and a total of 0.
     """
     top = score.amax(-1, keepdim=True)
     weight = torch.softmax(score, -1, out=scratch.take("weight", score.shape))
-    lse = top - weight.amax(-1, keepdim=True).log_()
+    total = weight.amax(-1, keepdim=True).reciprocal_()
     nothing = top == -torch.inf
     if bool(nothing.any()):
         weight.masked_fill_(nothing, 0.0)
-        lse.masked_fill_(nothing, torch.finfo(lse.dtype).min)
-    return weight, lse
+        total.masked_fill_(nothing, 0.0)
+    return weight, top.clamp_(min=torch.finfo(top.dtype).min), total
 
 
-def _start(sink: Tensor | None, lse: Tensor) -> Tensor:
-    """The lse before the first key (lanes, group · rows, 1): the sink, or the lowest finite number for nothing."""
+def _start(sink: Tensor | None, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """`top` and `total` before the first key (lanes, group · rows, 1): as if the sink had been seen, or nothing.
+
+    The lowest finite number is the top of nothing, and not −inf, because it can be taken from itself.
+    """
     lowest = torch.finfo(lse.dtype).min
-    start = torch.full_like(lse, lowest) if sink is None else sink[..., None].expand(lse.shape).clamp(min=lowest)
-    return start.flatten(1, 2)[..., None]
+    sink = torch.full_like(lse, -torch.inf) if sink is None else sink[..., None].expand(lse.shape)
+    sink = sink.flatten(1, 2)[..., None]
+    top = sink.clamp(min=lowest)
+    return top, (sink - top).exp_()

@@ -92,17 +92,24 @@ def tile_sizes(sizes: AttentionSizes, window: int | None, tile_q: int | None, ti
     for name, tile in (("tile_q", tile_q), ("tile_k", tile_k)):
         if tile is not None and tile < 1:
             raise ValueError(f"{name} is {tile}: expected at least 1, or None for a size that suits")
-    group = max(sizes.n_heads // max(sizes.n_kv_heads, 1), 1)
     if tile_q is None:
-        tile_q = max(min((128 if window is not None else 256), sizes.t_q), 1)
+        tile_q = 128 if window is not None and window <= 1024 else 256
+    tile_q = max(min(tile_q, sizes.t_q), 1)
     if tile_k is None:
-        tile_k = 512 if window is None else min(max(window + tile_q - 1, 128), 1024)
-    lanes = max(SCORES // (group * min(tile_q, max(sizes.t_q, 1)) * min(tile_k, max(sizes.t_kv, 1))), 1)
+        stretch = sizes.t_kv if window is None else min(window + tile_q - 1, sizes.t_kv)
+        # A window's stretch in equal parts: it is the same for every tile of queries.
+        tile_k = LONGEST if window is None else math.ceil(stretch / math.ceil(max(stretch, 1) / LONGEST))
+    tile_k = max(min(tile_k, sizes.t_kv), 1)
+    group = max(sizes.n_heads // max(sizes.n_kv_heads, 1), 1)
+    lanes = max(SCORES // (group * tile_q * tile_k), 1)
     return Tiles(tile_q, tile_k, lanes)
 
 
 SCORES = 1 << 20
 """How many scores are held at a time, about: 4 MiB of float32."""
+
+LONGEST = 1024
+"""Keys of a tile at most: enough to make its product quick and its merging cheap."""
 
 
 class Scratch:
