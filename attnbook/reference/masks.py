@@ -25,7 +25,7 @@ def causal_mask(t_q: int, t_kv: int | None = None, *, like: Array | None = None)
                                                       q3    1  1
 
     -> booleans (t_q, t_kv). A NumPy array, or an array of the library and on the device of `like`. t_kv defaults to
-    t_q. This is bottom-right alignment; torch's `is_causal=True` aligns top-left.
+    t_q. This is bottom-right alignment; torch's `is_causal=True` aligns top-left. The lengths are not checked.
     """
     t_kv = t_q if t_kv is None else t_kv
     i, j = _rows_and_columns(t_q, t_kv, like)

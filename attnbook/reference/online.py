@@ -18,6 +18,7 @@ from attnbook.reference.softmax import logsumexp, softmax
 def online_softmax(x: Array, axis: int = -1, *, block: int = 128) -> Array:
     """The same as `softmax`, with the maximum and the sum collected in one pass over blocks of the axis.
 
+    x may have any shape; the weights have the same.
     Raises ValueError for a block below 1, DTypeError for integers.
     """
     xp = namespace(x)

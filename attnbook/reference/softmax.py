@@ -27,7 +27,7 @@ def softmax(x: Array, axis: int = -1) -> Array:
 
 
 def naive_softmax(x: Array, axis: int = -1) -> Array:
-    """Softmax as the formula is written, in the arithmetic of x's own dtype.
+    """Softmax as the formula is written, in the arithmetic of x's own dtype, whatever its shape.
 
     It overflows as soon as one exp does: inf / inf is NaN. It is here to be compared with.
     Raises DTypeError for integers.
