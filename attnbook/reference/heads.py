@@ -41,7 +41,10 @@ def split_heads(x: Array, n_heads: int) -> Array:
 
 
 def merge_heads(x: Array) -> Array:
-    """Put the heads side by side again: (b, n_heads, t, d) -> (b, t, n_heads · d). Undoes `split_heads`."""
+    """Put the heads side by side again: (b, n_heads, t, d) -> (b, t, n_heads · d). Undoes `split_heads`.
+
+    Raises ShapeError for another number of axes.
+    """
     check_axes("x", x, "b h t d")
     b, n_heads, t, d = (int(size) for size in x.shape)
     xp = namespace(x)

@@ -81,7 +81,8 @@ def attention_backward(
     """The gradients of q, k and v, and of the mask, the slopes and the sinks where asked for (else None).
 
     `out` and `lse` are what `attention_forward` gave for the same inputs; `grad_out` and `grad_lse` have their shapes,
-    with any strides, also 0. Each gradient has the shape and dtype of its input.
+    with any strides, also 0. Each gradient has the shape and dtype of its input. Inputs are checked, and errors raised,
+    as by `attention_forward`; what it gave is not checked.
     """
     sizes, options = check(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
