@@ -82,6 +82,9 @@ class TransformerBlock(nn.Module):
     attend: Callable[..., Any] = staticmethod(MultiHeadAttention.attend)
     """The attention that its attention layer calls: (q, k, v, *, mask and options) -> out."""
 
+    attend_cached: Callable[..., Any] = staticmethod(MultiHeadAttention.attend_cached)
+    """What it calls with a cache: (q, cache, *, attention, mask and options) -> out."""
+
     def __init__(
         self,
         d_model: int,
@@ -109,7 +112,8 @@ class TransformerBlock(nn.Module):
         self.attention = MultiHeadAttention(d_model, n_heads, bias=bias, **place, **attention)
         self.norm2 = NORMS[norm_type](d_model, eps, **place)
         self.mlp = MLP(d_model, d_ff, activation=activation, bias=bias, **place)
-        self.attention.attend = self.attend  # a subclass that replaces it here has replaced it there
+        # A subclass that replaces them here has replaced them there.
+        self.attention.attend, self.attention.attend_cached = self.attend, self.attend_cached
 
     def forward(
         self, x: Tensor, *, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None

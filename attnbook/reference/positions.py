@@ -11,6 +11,7 @@ The functions serve NumPy and torch; `like` says of which library, device and dt
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from attnbook.errors import DTypeError, ShapeError
 from attnbook.reference.arrays import Array, device, namespace, working_dtype
+from attnbook.reference.rope import check_position_dtype
 
 
 def sinusoidal_positions(
@@ -34,10 +36,11 @@ def sinusoidal_positions(
 
     -> (t, d_model) for positions 0 … t − 1, or (…, d_model) for an array t (…) of the positions themselves, of any
     size and sign. Waves never end: there is a row for every position, trained on or not. `layout="interleaved"` is the
-    paper's formula; `"half"` puts all sines before all cosines, as the paper's own code (tensor2tensor) does.
+    paper's formula; `"half"` puts all sines before all cosines, the order of the paper's own code (tensor2tensor).
 
     Calculated in float64, then rounded to the dtype of `like`; a float64 NumPy array where nothing is given.
-    Vaswani et al. 2017, section 3.5. Raises ShapeError for an odd d_model, ValueError for options.
+    Vaswani et al. 2017, section 3.5. Raises ShapeError for an odd d_model, ValueError for options,
+    DTypeError for half-precision positions.
     """
     if d_model % 2 or d_model < 0:
         raise ShapeError(f"d_model is {d_model} (axis d): expected an even number, a sine and a cosine of each speed")
@@ -45,8 +48,14 @@ def sinusoidal_positions(
         raise ValueError(f"layout is {layout!r}: expected 'interleaved' or 'half'")
     if not 0 < theta < math.inf:
         raise ValueError(f"theta is {theta!r}: expected a finite number above 0")
-    xp, where, dtype = _place(like if like is not None or isinstance(t, int) else t, like)
-    position = xp.arange(t, device=where) if isinstance(t, int) else xp.asarray(t, device=where)
+    xp, where, dtype = _place(t if like is None and hasattr(t, "shape") else like, like)
+    if isinstance(t, Integral):
+        if int(t) < 0:
+            raise ShapeError(f"t is {t}: expected at least 0 positions")
+        position = xp.arange(int(t), device=where)
+    else:
+        position = xp.asarray(t, device=where)
+        check_position_dtype(position)
     speed = [theta ** (-2 * i / d_model) for i in range(d_model // 2)]
     angle = xp.astype(position, xp.float64)[..., None] * xp.asarray(speed, dtype=xp.float64, device=where)
     wave = (xp.sin(angle), xp.cos(angle))  # (…, d_model / 2) each
@@ -58,8 +67,8 @@ def sinusoidal_positions(
 class LearnedPositions(nn.Module):
     """A table with one trained row for each position, added to the embeddings; it ends at the trained length.
 
-    `weight` (max_positions, d_model), at first normal with standard deviation 0.02 (GPT-2). Radford et al. 2019;
-    Gehring et al. 2017 before.
+    `weight` (max_positions, d_model), at first normal with standard deviation 0.02, as BERT's. Gehring et al. 2017;
+    Devlin et al. 2019.
     """
 
     def __init__(self, max_positions: int, d_model: int, *, device: Any = None, dtype: Any = None) -> None:
@@ -75,7 +84,8 @@ class LearnedPositions(nn.Module):
         Raises ShapeError for a position outside the table, negative ones included, DTypeError for fractions.
         """
         size = self.weight.shape[0]
-        if isinstance(positions, int):
+        if not isinstance(positions, Tensor):
+            positions = int(positions)
             if not 0 <= positions <= size:
                 raise ShapeError(
                     f"{positions} positions (axis t) are more than the learned table has: {size} (0 to {size - 1})"

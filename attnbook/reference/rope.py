@@ -134,6 +134,13 @@ def permute_rope_rows(weight: Array, n_heads: int, *, to: Layout, rotary_dim: in
     return xp.take(weight, xp.asarray(index, dtype=xp.int64, device=device(weight)), axis=0)
 
 
+def check_position_dtype(positions: Array) -> None:
+    """Raises DTypeError for half precision, which holds few whole numbers, and for anything that is no number."""
+    xp = namespace(positions)
+    if not (xp.isdtype(positions.dtype, "integral") or positions.dtype in (xp.float32, xp.float64)):
+        raise DTypeError(f"positions has dtype {positions.dtype}: expected whole numbers, or float32 or float64")
+
+
 def _split_pairs(x: Array, layout: Layout) -> tuple[Array, Array]:
     """All first components of the pairs, all second ones."""
     half = x.shape[-1] // 2
@@ -165,8 +172,7 @@ def _check_positions(positions: Array | None, x: Array, t: int) -> Array:
     if positions is None:
         return xp.arange(t, device=device(x))
     positions = xp.asarray(positions, device=device(x))
-    if not (xp.isdtype(positions.dtype, "integral") or positions.dtype in (xp.float32, xp.float64)):
-        raise DTypeError(f"positions has dtype {positions.dtype}: expected whole numbers, or float32 or float64")
+    check_position_dtype(positions)
     shape = tuple(int(size) for size in positions.shape)
     if shape == (t,):
         return positions

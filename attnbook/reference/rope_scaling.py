@@ -42,7 +42,7 @@ def plain_frequencies(theta: float, rotary_dim: int) -> list[float]:
 class LinearScaling(RopeScaling):
     """Position interpolation: every position divided by `factor`, so that a longer context fits the trained range.
 
-    Chen et al. 2023, "Extending context window of large language models via positional interpolation", equation 4.
+    Chen et al. 2023, "Extending context window of large language models via positional interpolation", section 2.3.
     Raises ValueError for a factor that is not a finite number above 0.
     """
 
@@ -172,7 +172,7 @@ class Llama3Scaling(RopeScaling):
     Wavelengths up to original_length / high_freq_factor are kept, those from original_length / low_freq_factor on are
     slowed by `factor`, and between them the frequency is a mean of both, weighted by the turns within original_length.
     The defaults are Llama 3.1's; Llama 3.2 has factor 32. `apply_scaling` in Meta's llama-models repository
-    (models/llama3/reference_impl/model.py); Grattafiori et al. 2024 give theta only.
+    (models/llama3/model.py); Grattafiori et al. 2024 give theta only.
     Raises ValueError for numbers that are not above 0, or high_freq_factor not above low_freq_factor.
     """
 

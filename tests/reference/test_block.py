@@ -221,14 +221,21 @@ def test_another_attention_in_a_subclass_reaches_the_layer():
     class Recorded(TransformerBlock):
         @staticmethod
         def attend(q, k, v, **options):
-            calls.append(options["is_causal"])
+            calls.append("attend")
             return attention(q, k, v, **options)
+
+        @staticmethod
+        def attend_cached(q, cache, **options):
+            calls.append("attend_cached")
+            return TransformerBlock.attend_cached(q, cache, **options)
 
     torch.manual_seed(3)
     made = Recorded(D, H, is_causal=True, dtype=torch.float64)
     torch.testing.assert_close(made(tokens()), block(is_causal=True)(tokens()))
     copy.deepcopy(made)(tokens())
-    assert calls == [True, True]
+    assert calls == ["attend", "attend"]
+    made(tokens(), cache=KVCache())
+    assert calls[2:] == ["attend_cached", "attend"]
 
 
 def test_repr_and_dtype():

@@ -36,9 +36,9 @@ def test_sinusoidal_is_the_papers_formula():
 
 
 def test_sinusoidal_is_rounded_once_from_float64(make):
-    """In the library and dtype of `like`; half a rounding off, also at position 2²⁰."""
+    """In the library and dtype of `like`; half a rounding off, also at position 2²⁴ + 1, which is no float32."""
     like = make(np.zeros(1))
-    positions = np.array([0, 2049, 131_071, 2**20])
+    positions = np.array([0, 2049, 131_071, 2**20, 2**24 + 1])
     table = sinusoidal_positions(positions.tolist(), 6, like=like)
     assert type(table) is type(like)
     assert table.dtype == like.dtype
@@ -58,6 +58,8 @@ def test_sinusoidal_parameters(normal):
     assert isinstance(sinusoidal_positions(torch.tensor([1, 2]), 8, like=torch.zeros(1)), torch.Tensor)
     assert sinusoidal_positions(torch.tensor([1, 2]), 8).dtype == torch.float64
     assert sinusoidal_positions(0, 8).shape == (0, 8)
+    np.testing.assert_array_equal(sinusoidal_positions(np.int64(5), 8), plain)  # any whole number is a length
+    np.testing.assert_array_equal(sinusoidal_positions([4, 0], 8), plain[[4, 0]])
 
 
 @settings(max_examples=25, deadline=None)
@@ -75,7 +77,9 @@ def test_sinusoidal_products_depend_on_the_difference_alone(i, j, shift):
 def test_learned_positions_are_rows_of_a_trained_table():
     """A number gives the first rows, an array those rows, and only they get a gradient."""
     table = LearnedPositions(11, 5)
-    np.testing.assert_array_equal(table(3).detach(), table.weight[:3].detach())
+    for three in (3, np.int64(3)):
+        assert torch.equal(table(three), table.weight[:3])
+    assert torch.equal(table(11), table.weight)
     positions = torch.tensor([[2, 2, 7], [0, 10, 2]], dtype=torch.int32)
     out = table(positions)
     assert out.shape == (2, 3, 5)
@@ -210,6 +214,12 @@ def test_positions_count_tokens(make):
             lambda: sinusoidal_positions(5, 7),
             ShapeError,
             "d_model is 7 (axis d): expected an even number, a sine and a",
+        ),
+        (lambda: sinusoidal_positions(-1, 8), ShapeError, "t is -1: expected at least 0 positions"),
+        (
+            lambda: sinusoidal_positions(torch.ones(3).half(), 8),
+            DTypeError,
+            "positions has dtype torch.float16: expected whole numbers, or float32 or float64",
         ),
         (lambda: sinusoidal_positions(5, 8, layout="gptj"), ValueError, "layout is 'gptj': expected 'interleaved' or"),
         (lambda: sinusoidal_positions(5, 8, theta=-1.0), ValueError, "theta is -1.0: expected a finite number above 0"),

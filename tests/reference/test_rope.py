@@ -235,27 +235,37 @@ def test_dynamic_ntk_starts_at_the_trained_length():
     np.testing.assert_array_equal(rope(x[:, :, :50], scaling=scaling), rope(x[:, :, :50]))
 
 
+@pytest.mark.parametrize("length", [4096, 99, 10**10])
 @pytest.mark.parametrize("truncate", [True, False])
-def test_yarn_by_turns(truncate):
-    """Pairs with 32 turns or more are kept, with 1 or fewer are slowed, a ramp in i between; rounded outwards."""
-    length, factor = 4096, 16.0
+def test_yarn_by_turns(truncate, length):
+    """Pairs with 32 turns or more are kept, with 1 or fewer are slowed, a ramp in i between; rounded outwards.
+
+    The ramp begins at the first pair where not even that one makes 32 turns, and ends at R − 1 where all make more.
+    """
+    factor = 16.0
     got = YarnScaling(factor, length, truncate=truncate).frequencies(THETA, R)
     plain = np.array([THETA ** (-2 * i / R) for i in range(R // 2)])
     # i as a real number, at which a pair would make exactly 32 turns, or 1, found by bisection, not by the formula
     ends = []
     for turns in (32, 1):
-        low, high = 0.0, R / 2
+        low, high = -R, 3 * R
         for _ in range(100):
             middle = (low + high) / 2
             low, high = (middle, high) if length * THETA ** (-2 * middle / R) > 2 * np.pi * turns else (low, middle)
         ends.append(low)
     if truncate:
         ends = [np.floor(ends[0]), np.ceil(ends[1])]
-    share = np.interp(np.arange(R // 2), ends, [0.0, 1.0])
+    share = np.interp(np.arange(R // 2), [max(ends[0], 0), min(ends[1], R - 1)], [0.0, 1.0])
     np.testing.assert_allclose(got, plain * (1 - share) + plain / factor * share, rtol=1e-9)
     turns = length * plain / (2 * np.pi)
     assert (np.array(got)[turns >= 32] == plain[turns >= 32]).all()
     np.testing.assert_allclose(np.array(got)[turns <= 1], plain[turns <= 1] / factor, rtol=1e-12)
+
+
+def test_yarn_where_the_ramp_has_no_length():
+    """Where even the fastest pair hardly turns in the trained length, it alone is kept: a step."""
+    plain = LinearScaling(1.0).frequencies(THETA, R)
+    assert YarnScaling(4.0, 6).frequencies(THETA, R) == [1.0, *(f / 4 for f in plain[1:])]
 
 
 def test_yarn_sharpens_scores():
