@@ -6,6 +6,16 @@ function. Only tiles that some query may see are visited, and memory grows with 
 
 from attnbook.tiled.attention import attention
 from attnbook.tiled.backward import attention_backward
+from attnbook.tiled.decode import decode
 from attnbook.tiled.forward import attention_forward
+from attnbook.tiled.varlen import attention_varlen, varlen_backward, varlen_forward
 
-__all__ = ["attention", "attention_backward", "attention_forward"]
+__all__ = [
+    "attention",
+    "attention_backward",
+    "attention_forward",
+    "attention_varlen",
+    "decode",
+    "varlen_backward",
+    "varlen_forward",
+]

@@ -88,12 +88,22 @@ def test_each_sequence_is_the_truth(dtype, name):
 @pytest.mark.parametrize("name", ["none", "window", "slopes of each sequence", "sinks"])
 def test_batched_and_one_by_one(name, monkeypatch):
     """Sequences of equal length are calculated together, wherever they lie; it changes nothing but the time."""
-    qkv = inputs(torch.float64)
-    together = attention_varlen(*qkv, CU_Q, CU_K, return_lse=True, **OPTIONS[name])
+    options = dict(OPTIONS[name])
+    leaves = [x.requires_grad_() for x in inputs(torch.float64)]
+    for key in ("alibi_slopes", "sinks"):
+        if key in options:
+            options[key] = options[key].double().requires_grad_()
+            leaves.append(options[key])
+    weight = torch.randn(T_Q, H_Q, D_V, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
+
+    def results():
+        out, lse = attention_varlen(*leaves[:3], CU_Q, CU_K, return_lse=True, **options)
+        return out, lse, *torch.autograd.grad((out * weight).sum(), leaves)
+
+    together = results()
     monkeypatch.setattr("attnbook.tiled.packed.SHORT", 0)
-    apart = attention_varlen(*qkv, CU_Q, CU_K, return_lse=True, **OPTIONS[name])
-    for x, y in zip(together, apart, strict=True):
-        torch.testing.assert_close(x, y, rtol=1e-13, atol=1e-13)
+    for x, y in zip(together, results(), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-13)
 
 
 def test_which_sequences_form_a_batch(monkeypatch):
