@@ -1,7 +1,7 @@
 """The one door: `attention` and its kin check their input once, choose an implementation, and hand over.
 
-No implementation is here except torch's own, made to follow our conventions (`attnbook.api.sdpa`). The layers, which
-few callers need, are loaded when they are first used.
+No implementation is here except torch's own, made to follow our conventions (`attnbook.api.sdpa`). Layers and caches
+are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -15,19 +15,31 @@ from attnbook.api.moe import moe
 from attnbook.api.varlen import attention_varlen
 
 if TYPE_CHECKING:
+    from attnbook.api.cache import KVCache, PagedKVCache, RingKVCache, attend
     from attnbook.api.modules import MultiHeadAttention, TransformerBlock
 
 __all__ = [
     "Explanation",
+    "KVCache",
     "MultiHeadAttention",
+    "PagedKVCache",
+    "RingKVCache",
     "TransformerBlock",
+    "attend",
     "attention",
     "attention_varlen",
     "explain",
     "moe",
 ]
 
-_HOME = {"MultiHeadAttention": "modules", "TransformerBlock": "modules"}
+_HOME = {
+    "KVCache": "cache",
+    "PagedKVCache": "cache",
+    "RingKVCache": "cache",
+    "attend": "cache",
+    "MultiHeadAttention": "modules",
+    "TransformerBlock": "modules",
+}
 """Where each name that is loaded on first use lives."""
 
 

@@ -158,7 +158,7 @@ def _decodes_faster(call: Call) -> bool:
         return False
     # Grouped heads over more keys and values than a cache holds: torch reads them once for each query head.
     rereads = sizes.n_heads != sizes.n_kv_heads and sizes.b * sizes.n_heads * sizes.t_kv * sizes.head_dim >= REREAD
-    few = dtype in (torch.float16, torch.bfloat16) and (sizes.t_q == 1 or dtype == torch.float16)
+    few = dtype in sdpa.HALF and (sizes.t_q == 1 or dtype == torch.float16)
     return rereads or (few and sizes.t_kv >= 512)
 
 

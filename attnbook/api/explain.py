@@ -36,7 +36,7 @@ class Explanation:
 
 
 def explain(q: Any, k: Any, v: Any, *packed: Any, impl: str = "auto", **options: Any) -> Explanation:
-    """What `attention(q, k, v, **options)` would run; raises what it would raise. Nothing is calculated.
+    """What `attention(q, k, v, **options)` would run; raises what it would raise. No attention is calculated.
 
     With `cu_seqlens_q` and `cu_seqlens_k`, by position or name, what `attention_varlen` would run. The answer comes
     from the same functions that choose for both, so it holds for these tensors: their sizes, dtype and device, whether

@@ -24,6 +24,11 @@ REGISTER = 16
 """The fewest keys with which torch 2.13 on the CPU kept every NaN (AVX-512; 16 floats)."""
 
 
+HALF = (torch.float16, torch.bfloat16)
+FEW = 64
+"""Queries below which `choose` may prefer `attnbook.tiled.decode` in half precision."""
+
+
 def shortcut(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None) -> Tensor | None:
     """An ordinary call without other options, on the CPU; None for whatever needs a closer look.
 
@@ -40,7 +45,7 @@ def shortcut(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | No
     t_q, t_kv = of_q[2], of_k[2]
     if of_k[3] == 0 or t_kv < REGISTER or not (scale is None or (type(scale) is float and math.isfinite(scale))):
         return None
-    if torch.is_autocast_enabled("cpu") or transformed():
+    if torch.is_autocast_enabled("cpu") or transformed() or (t_q < FEW and dtype in HALF):
         return None
     if not is_causal or t_q == 1:
         return scaled_dot_product_attention(q, k, v, scale=scale)
@@ -82,7 +87,7 @@ def looks_finite(call: Call) -> bool:
 def finite(x: Tensor) -> bool:
     """One sum, which is not finite where a number is not; where the sum overflows, each number is looked at."""
     x = x.detach()
-    total = x.sum(dtype=torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x.sum()
+    total = x.sum(dtype=torch.float32) if x.dtype in HALF else x.sum()
     return math.isfinite(total.item()) or bool(x.isfinite().all())
 
 
