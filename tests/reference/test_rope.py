@@ -17,6 +17,7 @@ from attnbook.reference.rope_scaling import (
     Llama3Scaling,
     NTKScaling,
     YarnScaling,
+    scaling_from_config,
 )
 from tests.tolerance import as_float64
 
@@ -346,10 +347,22 @@ def test_llama3_by_wavelength():
 def test_a_mapping_is_read_as_hugging_face_writes_it(normal, config, expected):
     """`rope(scaling=…)` takes the mapping itself; entries without a value and of other things are passed over."""
     x = normal((1, 1, 101, 32))
-    config = {**config, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "mscale": None}
+    config = {**config, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "beta_slow": None}
+    assert scaling_from_config(config) == expected
     np.testing.assert_array_equal(rope(x, scaling=config), rope(x, scaling=expected))
     assert np.abs(rope(x, scaling=config) - rope(x)).max() > 1e-2
     np.testing.assert_array_equal(rope(x, scaling={"rope_type": "default"}), rope(x))
+
+
+def test_the_length_of_a_model_stands_in_for_the_scalings_own():
+    """The dynamic kind reads the model's length first, the others only where theirs is missing."""
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 77}
+    assert scaling_from_config(dynamic, max_position_embeddings=50) == DynamicNTKScaling(2.0, 50)
+    yarn = {"rope_type": "yarn", "factor": 2.0}
+    assert scaling_from_config(yarn, max_position_embeddings=50) == YarnScaling(2.0, 50)
+    yarn["original_max_position_embeddings"] = 77
+    assert scaling_from_config(yarn, max_position_embeddings=50) == YarnScaling(2.0, 77)
+    assert scaling_from_config({}) is None
 
 
 # Bad input
