@@ -128,6 +128,7 @@ def _leave_out_execution() -> None:
     """
     for name in ("cache", "direct", "inline"):
         module = ModuleType(f"myst_nb.core.execute.{name}")
+        module.__file__ = __file__  # `inspect` asks every module for it
         module.__getattr__ = lambda name: type(name, (), {})  # type: ignore[method-assign]
         sys.modules.setdefault(module.__name__, module)
 
