@@ -10,30 +10,57 @@ import importlib
 from typing import TYPE_CHECKING
 
 # Loaded at once, because a function named like its module must be bound after the module is; standard library only.
+from attnbook.errors import BackendUnavailable, DTypeError, ShapeError
 from attnbook.measure import Findings, Measurement, experiment, measure, measure_mean
 
 if TYPE_CHECKING:
-    from attnbook import api, experiments, probes, reference, tiled
-    from attnbook.api import attention, explain
-    from attnbook.reference import softmax
+    from attnbook import api, costs, experiments, integrations, probes, reference, tiled
+    from attnbook.api import KVCache, MultiHeadAttention, PagedKVCache, RingKVCache, TransformerBlock, attend
+    from attnbook.api.attention import attention
+    from attnbook.api.explain import explain
+    from attnbook.api.moe import moe
+    from attnbook.api.varlen import attention_varlen
+    from attnbook.reference import LearnedPositions, alibi_slopes, rope, sinusoidal_positions, softmax
 
 __all__ = [
+    "BackendUnavailable",
+    "DTypeError",
     "Findings",
+    "KVCache",
+    "LearnedPositions",
     "Measurement",
+    "MultiHeadAttention",
+    "PagedKVCache",
+    "RingKVCache",
+    "ShapeError",
+    "TransformerBlock",
+    "alibi_slopes",
     "api",
+    "attend",
     "attention",
+    "attention_varlen",
+    "costs",
     "experiment",
     "experiments",
     "explain",
+    "integrations",
     "measure",
     "measure_mean",
+    "moe",
     "probes",
     "reference",
+    "rope",
+    "sinusoidal_positions",
     "softmax",
     "tiled",
 ]
 
-_HOME = {"attention": "attnbook.api", "explain": "attnbook.api", "softmax": "attnbook.reference"}
+_API = (
+    *("KVCache", "MultiHeadAttention", "PagedKVCache", "RingKVCache", "TransformerBlock"),
+    *("attend", "attention", "attention_varlen", "explain", "moe"),
+)
+_REFERENCE = ("LearnedPositions", "alibi_slopes", "rope", "sinusoidal_positions", "softmax")
+_HOME = dict.fromkeys(_API, "attnbook.api") | dict.fromkeys(_REFERENCE, "attnbook.reference")
 """Where each name that is loaded on first use lives; a name that is missing here is a room of the package."""
 
 

@@ -19,6 +19,9 @@ LIGHT = [
     "import attnbook.claims",
     "from attnbook.claims import ledger, ledger_diff",
     "import attnbook.experiments",
+    "import attnbook.costs; attnbook.costs.kv_cache_bytes('Llama-3-8B', tokens=7)",
+    "import attnbook.integrations",
+    "from attnbook import ShapeError, DTypeError, BackendUnavailable",
 ]
 
 

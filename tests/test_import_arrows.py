@@ -13,7 +13,10 @@ PACKAGE = Path(__file__).parent.parent / "attnbook"
 # `shapes` and `errors` are open to everyone but claims, a room is always open to itself.
 BASE = {"shapes", "errors"}
 ARROWS: dict[str, set[str]] = {
-    "": {"measure", "reference", "probes", "experiments", "api", "cli"},
+    "": {
+        *("errors", "measure", "api", "reference", "tiled", "costs", "probes", "experiments"),
+        *("integrations", "cli"),
+    },
     "errors": set(),
     "shapes": {"errors"},
     "typed": set(),
