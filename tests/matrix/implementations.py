@@ -24,4 +24,10 @@ def run(implementation: str, tensors: dict[str, Any], settings: dict[str, Any]) 
             from attnbook.api import attention
 
             return attention(**tensors, **settings, impl="sdpa"), None
+        case "operator":
+            from attnbook.api import operators
+
+            named = {name: tensors.get(name) for name in ("mask", "alibi_slopes", "sinks")}
+            numbers = {name: settings.get(name) for name in ("is_causal", "window", "softcap", "scale")}
+            return operators.attention(*(tensors[name] for name in "qkv"), **named, **numbers)
     raise ValueError(f"no implementation {implementation!r}")
