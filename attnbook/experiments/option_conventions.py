@@ -11,18 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.api import attention
+from attnbook.api import attention, attention_varlen
 from attnbook.experiments.conventions import EXACT, Attend, logistic, measure_all, near, seen
-from attnbook.measure import experiment, measure
-from attnbook.reference import attention_varlen, merge
+from attnbook.measure import experiment
+from attnbook.reference import merge
 
 
 @experiment
 def run() -> dict[str, Any]:
     """All conventions of options, in the order of the page."""
     measure_all(_window, _cap, _slopes, _sinks, _sinks_without_keys, door=attention)
-    for convention, kept in _packed(attention_varlen).items():
-        measure(f"notation.{convention}", kept)
+    measure_all(_packed, door=attention_varlen)
     return {}
 
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from attnbook.api import attention
+from attnbook.api import attention, attention_varlen
 from attnbook.experiments import option_conventions
-from attnbook.reference import attention_varlen
 
 
 def broken(monkeypatch, **changes):
