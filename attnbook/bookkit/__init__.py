@@ -30,6 +30,7 @@ _PARTS = (
     "built_lints",
     "unchecked",
     "api_pages",
+    "api_sources",
 )
 
 

@@ -22,7 +22,10 @@ Kind = Literal["function", "class", "exception", "method", "property"]
 
 @dataclass(frozen=True)
 class Described:
-    """One description; `files[0]` holds the object itself, the others what it inherits from."""
+    """One description; `files[0]` holds the object itself, the others what it inherits from.
+
+    `module` and `path` are the public ones; `defined_in` is the module that defines it, there named `qualified`.
+    """
 
     kind: Kind
     module: str
@@ -31,6 +34,8 @@ class Described:
     docstring: str
     files: tuple[str, ...]
     line: int
+    defined_in: str
+    qualified: str
     parameters: frozenset[str] = frozenset()
     options: dict[str, str] = field(default_factory=dict)
     members: tuple[Described, ...] = ()
@@ -92,6 +97,8 @@ def describe(module: str, name: str) -> Described:
         docstring=inspect.cleandoc(item.__doc__ or ""),
         files=tuple(dict.fromkeys(_file(base) for base in _ours(item))),
         line=_line(item),
+        defined_in=item.__module__,
+        qualified=item.__qualname__,
         parameters=frozenset(parameters),
         options={"module": public},
         members=tuple(_members(item, public, f"{public}.{name}")),
@@ -134,6 +141,8 @@ def _routine(kind: Kind, module: str, path: str, item: Any, drop_first: bool = F
         docstring=inspect.cleandoc(item.__doc__ or ""),
         files=(_file(item),),
         line=_line(item),
+        defined_in=_plain(item).__module__,
+        qualified=_plain(item).__qualname__,
         parameters=frozenset(_parameters(item)),
         options={"module": module} if kind == "function" else {},
     )
@@ -187,12 +196,17 @@ def _last(defined: str, module: str) -> str:
     return defined.removeprefix(f"{module}.")
 
 
+def _plain(item: Any) -> Any:
+    """A function without its decorators; a class as it is."""
+    return inspect.unwrap(item) if inspect.isroutine(item) else item
+
+
 def _file(item: Any) -> str:
-    return inspect.getsourcefile(inspect.unwrap(item) if inspect.isroutine(item) else item) or ""
+    return inspect.getsourcefile(_plain(item)) or ""
 
 
 def _line(item: Any) -> int:
     try:
-        return inspect.getsourcelines(inspect.unwrap(item) if inspect.isroutine(item) else item)[1]
+        return inspect.getsourcelines(_plain(item))[1]
     except (OSError, TypeError):
         return 1

@@ -21,7 +21,7 @@ from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
-from attnbook.bookkit import problems
+from attnbook.bookkit import api_sources, problems
 from attnbook.bookkit.api_objects import Described, describe, missing, public_names
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class Api(SphinxDirective):
         self.state.nested_parse(lines, self.content_offset, holder)
         for item, node in zip(everything, list(holder.findall(addnodes.desc)), strict=True):
             _mark(node, item)
+            api_sources.note(self.env, item.defined_in, item.files[0])
+            signature = next(child for child in node.children if isinstance(child, addnodes.desc_signature))
+            signature += api_sources.source_link("", module=item.defined_in, anchor=item.qualified)
         return holder.children
 
     def _problem(self, message: str) -> None:
@@ -161,8 +164,7 @@ def wrap_signatures(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Add the directive and its node, and pages of source text that the descriptions link to."""
-    app.setup_extension("sphinx.ext.viewcode")
+    """Add the directive and its node."""
     app.add_node(english, html=(visit_english, depart_english), text=(nothing, nothing))
     app.add_directive("api", Api)
     app.connect("missing-reference", resolve_short)

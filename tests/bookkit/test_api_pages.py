@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import textwrap
@@ -15,11 +16,12 @@ from docutils import nodes
 from sphinx import addnodes
 
 from attnbook.bookkit.api_objects import describe, public_names
+from attnbook.bookkit.api_sources import definitions
 from attnbook.claims.prose import blocks
 from tests.bookkit.site_builder import build
 
 BOOK = Path(__file__).parents[2] / "book"
-EXTENSIONS = ["myst_nb", "tests.bookkit.site_builder", "attnbook.bookkit.api_pages"]
+EXTENSIONS = ["myst_nb", "tests.bookkit.site_builder", "attnbook.bookkit.api_pages", "attnbook.bookkit.api_sources"]
 HEAD = "(top)=\n# 題\n\n"
 TOY = {
     "__init__.py": """
@@ -267,8 +269,28 @@ def test_long_signatures_are_written_over_several_lines(toy, tmp_path):
 def test_the_source_is_a_page(toy, tmp_path):
     """Each description links to its source text, which is built beside the pages."""
     built = site(tmp_path, api("toy", "bake"))
-    assert 'href="_modules/toy/inner.html#bake"' in built.html()
-    assert "dough ─► cake" in (Path(built.app.outdir) / "_modules/toy/inner.html").read_text("utf-8")
+    assert '<a class="source-link" href="_modules/toy/inner.html#bake">[ソース]</a>' in built.html()
+    source = (Path(built.app.outdir) / "_modules/toy/inner.html").read_text("utf-8")
+    assert "dough ─► cake" in source
+    assert source.count('id="bake"') == source.count('id="Cake.slice"') == source.count('id="Cake.weight"') == 1
+
+
+def test_a_page_of_source_is_made_again_only_when_its_file_is_newer(toy, tmp_path):
+    """A second build imports and highlights nothing, unless the file has changed."""
+    text = api("toy", "bake")
+    page = Path(site(tmp_path, text).app.outdir) / "_modules/toy/inner.html"
+    first = page.stat().st_mtime_ns
+    site(tmp_path, text + "文。\n")
+    assert page.stat().st_mtime_ns == first
+    os.utime(toy / "inner.py", ns=(first + 10**9, first + 10**9))
+    site(tmp_path, text + "別の文。\n")
+    assert page.stat().st_mtime_ns != first
+
+
+def test_definitions_are_found_with_their_decorators():
+    """A method goes by its class; the first line is the decorator's."""
+    text = "import x\n\n@x.y\n@x.z\ndef f():\n    def inner(): ...\n\nclass C:\n    @property\n    def g(self): ...\n"
+    assert definitions(text) == [("f", 3), ("C", 8), ("C.g", 9)]
 
 
 # The book's own pages ---------------------------------------------------------------------------------------------
