@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 NOBODY = -1
@@ -84,7 +83,7 @@ def experts_backward(
 
 
 class Experts(torch.autograd.Function):
-    """`experts_forward` with its gradients, once differentiable."""
+    """`experts_forward` with its gradients, and theirs: the backward pass is plain torch."""
 
     @staticmethod
     def forward(
@@ -96,7 +95,6 @@ class Experts(torch.autograd.Function):
             return experts_forward(x, experts, weights, w_gate, w_up, w_down)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
         """By recomputation; the experts' gradients only where one of them is asked for."""
         with torch.autocast(grad_y.device.type, enabled=False):

@@ -43,7 +43,7 @@ def moe(
     """Each token's sum over its `top_k` experts of weight · (silu(x w_gate) · x w_up) w_down.
 
     x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d) -> y like x, in its dtype,
-    and `RoutingInfo`. Options, conventions and errors are those of `attnbook.reference.moe`. Once differentiable.
+    and `RoutingInfo`. Options, conventions and errors are those of `attnbook.reference.moe`.
     """
     return moe_through(Experts.apply, x, router_weight, w_gate, w_up, w_down, top_k=top_k, renormalize=renormalize,
                        scoring=scoring, top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
