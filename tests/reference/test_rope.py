@@ -236,23 +236,24 @@ def test_dynamic_ntk_starts_at_the_trained_length():
     np.testing.assert_array_equal(rope(x[:, :, :50], scaling=scaling), rope(x[:, :, :50]))
 
 
-@pytest.mark.parametrize("length", [4096, 99, 10**10])
+@pytest.mark.parametrize(("length", "theta"), [(4096, THETA), (99, THETA), (10**10, THETA), (850, 10.0)])
 @pytest.mark.parametrize("truncate", [True, False])
-def test_yarn_by_turns(truncate, length):
+def test_yarn_by_turns(truncate, length, theta):
     """Pairs with 32 turns or more are kept, with 1 or fewer are slowed, a ramp in i between; rounded outwards.
 
-    The ramp begins at the first pair where not even that one makes 32 turns, and ends at R − 1 where all make more.
+    The ramp begins at the first pair where not even that one makes 32 turns, and ends at R − 1 at the latest (which a
+    small theta shows: R / 2 pairs never get there).
     """
     factor = 16.0
-    got = YarnScaling(factor, length, truncate=truncate).frequencies(THETA, R)
-    plain = np.array([THETA ** (-2 * i / R) for i in range(R // 2)])
+    got = YarnScaling(factor, length, truncate=truncate).frequencies(theta, R)
+    plain = np.array([theta ** (-2 * i / R) for i in range(R // 2)])
     # i as a real number, at which a pair would make exactly 32 turns, or 1, found by bisection, not by the formula
     ends = []
     for turns in (32, 1):
         low, high = -R, 3 * R
         for _ in range(100):
             middle = (low + high) / 2
-            low, high = (middle, high) if length * THETA ** (-2 * middle / R) > 2 * np.pi * turns else (low, middle)
+            low, high = (middle, high) if length * theta ** (-2 * middle / R) > 2 * np.pi * turns else (low, middle)
         ends.append(low)
     if truncate:
         ends = [np.floor(ends[0]), np.ceil(ends[1])]
