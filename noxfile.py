@@ -93,3 +93,10 @@ def bench_build(session: nox.Session) -> None:
     """Time the build against stock MyST-NB on the same chapters, in one run."""
     prepare(session, "book")
     session.run("python", "-m", "attnbook.bookkit.bench_build", "book", *session.posargs)
+
+
+@nox.session
+def bench_cpu(session: nox.Session) -> None:
+    """Measure the package against what a user would pick instead: ratios of one run, with verdicts."""
+    prepare(session, "torch")
+    session.run("python", "-m", "attnbook.bench", *session.posargs, env={"OMP_WAIT_POLICY": "PASSIVE"})

@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "probes": {"errors"},
     "experiments": BASE | {"measure", "records", "reference", "tiled", "kernels", "api", "models", "costs", "probes"},
     "claims": {"measure"},
+    "bench": BASE | {"api", "tiled", "reference", "costs", "records"},
     "bookkit": BASE | {"measure", "records", "claims"},
     "integrations": BASE | {"api", "tiled"},
     "parallel": BASE | {"api", "tiled"},
