@@ -61,8 +61,9 @@ def problem(options: str, dtype: str, shape: str, heads: str, repeated: bool, wi
         return (x[:1].expand(size) if repeated and len(size) > 2 else x).to(dtype)
 
     q, k = normal(b, n_heads, t_q, d, times=2), normal(b, n_kv_heads, t_kv, d)
-    if t_q and t_kv:  # the last query's own key weighs something, so that one key too few is seen
-        k = torch.cat([k[:, :, :-1], k[:, :, -1:] + q[:, :: n_heads // n_kv_heads, -1:] / d**0.5], dim=2)
+    if t_q and t_kv:  # the last query's own key weighs something in every head, so that one key too few is seen
+        own = q[:, :, -1:].unflatten(1, (n_kv_heads, -1)).sum(2) / d**0.5
+        k = torch.cat([k[:, :, :-1], k[:, :, -1:] + own], dim=2)
         k = k[:1].expand(k.shape) if repeated else k
     v = normal(b, n_kv_heads, t_kv, d_v) + normal(1, n_kv_heads, 1, d_v)
     oracle: dict[str, Any] = {"is_causal": "causal" in options or "window" in options or "everything" in options}
