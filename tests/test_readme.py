@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import torch
 
 from attnbook.bookkit.execute import TIMEOUT
 from attnbook.bookkit.lints import CELL_LINES
@@ -14,15 +15,19 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_its_package_snippet_runs():
+def test_its_package_snippet_runs(capsys):
     """The lines under "Use the package" give what the section says."""
     section = README.split("## Use the package")[1].split("\n## ")[0]
     (snippet,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    names: dict[str, np.ndarray] = {}
+    names: dict[str, Any] = {}
     exec(snippet, names)
-    assert names["out"].shape == (1, 8, 5, 64)
-    assert names["lse"].shape == (1, 8, 5)
-    np.testing.assert_array_equal(names["out"][:, :, 0], names["v"][:, :, 0])  # the first query sees itself alone
+    assert names["out"].shape == (1, 32, 1000, 64)
+    assert names["lse"].shape == (1, 32, 1000)
+    first = names["v"][:, :, 0].repeat_interleave(4, dim=1)
+    torch.testing.assert_close(names["out"][:, :, 0], first)  # the first query sees itself alone
+    assert names["new"].shape == (1, 32, 1, 64)
+    assert names["cache_bytes"] == 240 * 2**30
+    assert "tiled     runs" in capsys.readouterr().out
 
 
 def test_its_sessions_are_the_noxfile_s():
