@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -164,5 +165,5 @@ def must_agree(**results: Any) -> None:
             roundings = 4 if x.dtype in (torch.float16, torch.bfloat16) else 100
             limit = roundings * torch.finfo(x.dtype).eps * max(float(x.abs().max()), float(y.abs().max()))
             apart = float((x.double() - y.double()).abs().max())
-            if not apart <= limit:  # NaN is never below
+            if not apart <= limit < math.inf:  # a NaN is never below anything
                 raise Disagree(f"{name} and {other} differ by {apart:.3g}, and rounding explains {limit:.3g}")
