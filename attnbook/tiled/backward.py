@@ -144,7 +144,7 @@ def _differentiate(
     rows = tile.stop - tile.start
     some = slice(tile.start, tile.stop)
     q_rows = q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
-    d_out = saved.d_out[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d_v)
+    d_out = saved.d_out[:, :, some].flatten(1, 2).to(dtype).contiguous()  # (lanes, group · rows, d_v)
     delta = (saved.out[:, :, some].flatten(1, 2).to(dtype) * d_out).sum(-1, keepdim=True)  # (lanes, group · rows, 1)
     if saved.d_lse is not None:
         delta -= saved.d_lse[:, :, some].flatten(1, 2).to(dtype)[..., None]
