@@ -136,6 +136,18 @@ def test_each_option_changes_the_output(options):
     assert (other(tokens()) - plain(tokens())).abs().max() > 1e-4
 
 
+def test_mask_and_positions_reach_attention():
+    """Both are seen in the output: a hidden key, and positions three times as far apart."""
+    made, x = block(rope=True, head_dim=4, is_causal=True), tokens()
+    plain = made(x)
+    stretched = made(x, positions=torch.arange(T) * 3)
+    assert (stretched - plain).abs().max() > 1e-4
+    torch.testing.assert_close(made(x, positions=torch.arange(T) + 50), plain)
+    hidden = made(x, mask=torch.arange(T) != 2)
+    assert (hidden - plain)[:, 3:].abs().amax(-1).min() > 1e-6
+    assert torch.equal(hidden[:, :2], plain[:, :2])
+
+
 def test_the_end_of_a_post_block_is_normed_and_of_a_pre_block_is_not():
     """Mean 0 and variance 1 for each token after post; pre carries x itself through."""
     x = tokens() * 30
