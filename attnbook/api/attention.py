@@ -13,10 +13,11 @@ from torch import Tensor
 
 from attnbook import reference, tiled
 from attnbook.api import operators, sdpa
-from attnbook.api.autocast import off
+from attnbook.api.autocast import is_on, off
 from attnbook.api.call import Call, checked
 from attnbook.api.choose import check_library, choose
 from attnbook.api.traced import traced
+from attnbook.tiled.decode import takes_decode
 
 
 def attention(
@@ -72,14 +73,21 @@ def attention(
 
 def run(call: Call, impl: str) -> Any:
     """Hand a checked call to the implementation of this name."""
-    if impl == "sdpa":
-        return sdpa.run(call, traced=traced(call.q))
-    if impl == "tiled" and traced(call.q):
+    if impl == "tiled":
+        return _run_tiled(call)
+    with off(call.q):  # or autocast would take to half precision what accumulates in float32
+        if impl == "sdpa":
+            return sdpa.run(call, traced=traced(call.q))
+        return reference.attention(call.q, call.k, call.v, **call.options)
+
+
+def _run_tiled(call: Call) -> Any:
+    """The tiles: as one operator where a call is traced, or under autocast, which then is off in its backward too."""
+    if traced(call.q) or is_on(call.q):
         out, lse = operators.attention(
             call.q, call.k, call.v, call.mask, call.alibi_slopes, call.sinks,
             call.is_causal, call.window, call.softcap, call.scale,
         )  # fmt: skip
         return (out, lse) if call.return_lse else out
-    door = {"reference": reference.attention, "tiled": tiled.attention}[impl]
-    with off(call.q.device.type):
-        return door(call.q, call.k, call.v, **call.options)
+    door = tiled.decode if takes_decode(call.sizes) else tiled.attention
+    return door(call.q, call.k, call.v, **call.options)

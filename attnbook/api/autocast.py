@@ -20,10 +20,9 @@ KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Floats but float64 in autocast's dtype, where autocast is on; the same tensors where it is off."""
-    device_type = q.device.type
-    if not torch.is_autocast_enabled(device_type):
+    if not is_on(q):
         return q, k, v
-    dtype = torch.get_autocast_dtype(device_type)
+    dtype = torch.get_autocast_dtype(q.device.type)
     return _cast(q, dtype), _cast(k, dtype), _cast(v, dtype)
 
 
@@ -31,11 +30,14 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64 else x
 
 
-def off(device_type: str) -> AbstractContextManager[Any]:
+def off(q: Tensor) -> AbstractContextManager[Any]:
     """A context without autocast, for what runs behind the door."""
-    if not torch.is_autocast_enabled(device_type):
-        return nullcontext()
-    return torch.autocast(device_type, enabled=False)
+    return torch.autocast(q.device.type, enabled=False) if is_on(q) else nullcontext()
+
+
+def is_on(q: Tensor) -> bool:
+    """Is autocast on where q lies? Meta tensors lie nowhere."""
+    return not q.is_meta and torch.is_autocast_enabled(q.device.type)
 
 
 def register(name: str, *, casts: bool) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnbook.api import sdpa
 from attnbook.api.call import Call
-from attnbook.api.traced import traced, transformed, vmapped
+from attnbook.api.traced import forward_mode, traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 from attnbook.tiled.decode import takes_decode
 
@@ -96,8 +96,11 @@ def unavailable(call: Call, impl: str) -> str | None:
         return NO_KERNELS
     if impl == "sdpa" and (lacking := sdpa.lacks(call)) is not None:
         return lacking
-    if impl == "sdpa" and not sdpa.must_look(call):
-        return None
+    if impl == "sdpa" and not torch.compiler.is_compiling():
+        if forward_mode():
+            return NO_FORWARD_MODE
+        if not sdpa.must_look(call):
+            return None
     return _unwatched(call.q, impl)
 
 
@@ -127,6 +130,8 @@ def unfit(call: Call) -> str | None:
         return "sdpa keeps all scores where d_v differs from head_dim, and takes twice as long"
     if traced(call.q) or vmapped(call.q):
         return _unseen(call)
+    if forward_mode():
+        return NO_FORWARD_MODE
     if not sdpa.is_bare(call) and call.mask is None and call.sizes.t_q * call.sizes.t_kv > DENSE:
         return "sdpa would need a dense mask to align t_q and t_kv at their ends"
     if _decodes_faster(call):
@@ -147,6 +152,7 @@ def _unseen(call: Call) -> str | None:
     return None
 
 
+NO_FORWARD_MODE = "sdpa has no gradients in forward mode"
 DENSE = 1 << 21
 """The most t_q · t_kv for which a causal mask is written down: 8 MiB of float32. Beyond it the tiles are as fast."""
 

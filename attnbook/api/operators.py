@@ -16,6 +16,8 @@ from torch import Tensor
 
 from attnbook import tiled
 from attnbook.api import autocast
+from attnbook.shapes import check_attention
+from attnbook.tiled.decode import decode_forward, takes_decode
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 
@@ -35,7 +37,8 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """`attnbook.attention` -> out (b, n_heads, t_q, d_v), lse (b, n_heads, t_q)."""
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
-    return tiled.attention_forward(q, k, v, mask, alibi_slopes, sinks, **options)
+    forward = decode_forward if takes_decode(check_attention(q, k, v)) else tiled.attention_forward
+    return forward(q, k, v, mask, alibi_slopes, sinks, **options)
 
 
 @attention.register_fake

@@ -17,7 +17,12 @@ def traced(q: Tensor) -> bool:
 
 def transformed() -> bool:
     """Is a transform of torch.func or a level of forward-mode gradients at work?"""
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_mode()
+
+
+def forward_mode() -> bool:
+    """Are gradients taken in forward mode, with the values (`torch.func.jvp`, `torch.autograd.forward_ad`)?"""
+    return forward_ad._current_level >= 0
 
 
 def vmapped(q: Tensor) -> bool:

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from attnbook import reference
 from attnbook.api import operators_varlen
-from attnbook.api.autocast import cast, off
+from attnbook.api.autocast import cast, is_on, off
 from attnbook.api.call import check_tensors
 from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
+from attnbook.api.symbolic import check_mask_of, packed_sizes_of
 from attnbook.api.traced import traced
-from attnbook.shapes import AttentionSizes, check_mask, check_options, check_varlen
+from attnbook.shapes import AttentionSizes, check_options
 from attnbook.tiled.varlen import attention_varlen as tiled_varlen
 
 
@@ -60,14 +61,14 @@ def attention_varlen(
         return reference.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
     q, k, v = cast(q, k, v)
     took = checked_varlen(q, k, v, cu_seqlens_q, impl, **options).impl
-    if took == "tiled" and traced(q):
+    if took == "tiled" and (traced(q) or is_on(q)):
         ends = (torch.as_tensor(cu, device=q.device) for cu in (cu_seqlens_q, cu_seqlens_k))
         out, lse = operators_varlen.attention_varlen(
             q, k, v, *ends, mask, alibi_slopes, sinks, bool(is_causal), window, softcap, scale
         )
         return (out, lse) if return_lse else out
     door = {"reference": reference.attention_varlen, "tiled": tiled_varlen}[took]
-    with off(q.device.type):
+    with off(q):
         return door(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
 
 
@@ -89,7 +90,7 @@ def checked_varlen(
 ) -> Choice:
     """What runs the call; raises for everything that shapes, dtypes and options say, not for values."""
     check_impl(impl)
-    sizes = check_varlen(q, k, v)
+    sizes = packed_sizes_of(q, k, v)
     n = len(cu_seqlens_q) - 1
     heads = (sizes.n_heads, sizes.n_kv_heads)
     packed = AttentionSizes(n, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v)
@@ -98,5 +99,5 @@ def checked_varlen(
     )
     check_tensors(q, k, v, mask, alibi_slopes, sinks)
     if mask is not None:
-        check_mask(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
+        check_mask_of(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
     return choose_varlen(q, impl)

@@ -20,6 +20,7 @@ DOOR, VARLEN, SDPA, MOE = (
 PLACES = [
     (DOOR.reference, "attention", "reference"),
     (DOOR.tiled, "attention", "tiled"),
+    (DOOR.tiled, "decode", "tiled"),
     (SDPA, "scaled_dot_product_attention", "sdpa"),
     (VARLEN.reference, "attention_varlen", "reference"),
     (VARLEN, "tiled_varlen", "tiled"),

@@ -1,0 +1,96 @@
+"""Inside torch.autocast: q, k, v become its dtype, as for torch's own attention; sums stay in float32."""
+
+import pytest
+import torch
+
+from attnbook import attention
+from attnbook.api import attention_varlen, moe
+from tests.api.samples import ABLE, D, inputs, options_of
+
+PACKED = [torch.randn(11, 6, 7), torch.randn(11, 3, 7), torch.randn(11, 3, 5)]
+
+
+def off(*args, **options):
+    """The call with autocast off again: what the result should be for inputs cast by hand."""
+    with torch.autocast("cpu", enabled=False):
+        return attention(*args, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("impl", "name"), ABLE)
+def test_as_if_cast_by_hand(impl, name, dtype):
+    """The same bits as for q, k, v in autocast's dtype outside; masks, slopes and sinks keep theirs."""
+    q, k, v = inputs()
+    with torch.autocast("cpu", dtype=dtype):
+        out = attention(q, k, v, impl=impl, **options_of(name))
+        expected = off(q.to(dtype), k.to(dtype), v.to(dtype), impl=impl, **options_of(name))
+    assert out.dtype == dtype
+    assert torch.equal(out, expected)
+
+
+def test_as_torch_does():
+    """Where torch's own attention runs, its result under autocast, bit for bit; float64 is left alone."""
+    q, k, v = (torch.randn(1, 2, 67, 8) for _ in "qkv")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        own = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        assert torch.equal(attention(q, k, v), own)
+        assert attention(*(x.double() for x in (q, k, v)), window=5, is_causal=True).dtype == torch.float64
+
+
+@pytest.mark.parametrize("impl", ["auto", "tiled", "sdpa", "reference"])
+def test_mixed_dtypes_meet(impl):
+    """A float32 q and a bfloat16 cache fit together inside autocast, and outside they don't."""
+    q, k, v = inputs(d_v=D)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attention(q, k.bfloat16(), v.half(), impl=impl).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("impl", ["reference", "tiled", "auto"])
+def test_gradients_come_back_in_float32(impl):
+    """Also where the backward pass runs inside the region: its sums are not cast either."""
+    q, k, v = inputs()
+    grads = []
+    for inside in (False, True):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = attention(*leaves, is_causal=True, window=5, impl=impl)
+            if inside and impl != "reference":  # plain torch operations: whose backward torch says to run outside
+                out.sum().backward()
+        if not (inside and impl != "reference"):
+            out.sum().backward()
+        assert all(x.grad.dtype == torch.float32 for x in leaves)
+        grads.append([x.grad for x in leaves])
+    for x, y in zip(*grads, strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("impl", ["reference", "tiled"])
+def test_packed(impl):
+    """Packed sequences: the same."""
+    ends = [0, 4, 11]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = attention_varlen(*PACKED, ends, ends, is_causal=True, impl=impl)
+    assert torch.equal(out, attention_varlen(*(x.bfloat16() for x in PACKED), ends, ends, is_causal=True, impl=impl))
+
+
+def test_operators_called_by_themselves():
+    """They know autocast too."""
+    q, k, v = (x.requires_grad_() for x in inputs())
+    ends = torch.tensor([0, 4, 11])
+    options = (True, 5, None, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out, lse = torch.ops.attnbook.attention(q, k, v, None, None, None, *options)
+        packed, _ = torch.ops.attnbook.attention_varlen(*PACKED, ends, ends, None, None, None, *options)
+        out.sum().backward()
+    assert (out.dtype, lse.dtype, packed.dtype) == (torch.bfloat16, torch.float32, torch.bfloat16)
+    assert torch.equal(out, attention(*(x.bfloat16() for x in (q, k, v)), is_causal=True, window=5, impl="tiled"))
+    assert q.grad.dtype == torch.float32
+
+
+def test_experts_are_not_cast():
+    """Their dtypes are the caller's: a router and its sums in float32 are what they are for."""
+    x = torch.randn(7, 3)
+    matrices = [torch.randn(shape) for shape in ((5, 3), (5, 3, 4), (5, 3, 4), (5, 4, 3))]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, _ = moe(x, *matrices, top_k=2)
+    assert torch.equal(y, moe(x, *matrices, top_k=2)[0])
