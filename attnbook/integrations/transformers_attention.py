@@ -43,25 +43,21 @@ def attention_forward(
     """
     _refuse(module, dropout, s_aux, others)
     seen = _seen(module, query, key, attention_mask, is_causal, sliding_window)
-    _refuse_unseen_packing(query, seen, others.get("cu_seq_lens_q"))
+    seen = _seen_packed(query, seen, others.get("cu_seq_lens_q"))
     options: dict[str, Any] = {"softcap": softcap, "scale": scaling, "impl": impl}
-    options |= {"is_causal": seen.is_causal, "window": seen.window}
     if s_aux is not None:
         options["sinks"] = s_aux.reshape(-1).to(query.dtype)
-    if seen.cu_seqlens is not None and position_bias is None:
+    if position_bias is not None:
+        seen = _seen_with_bias(seen, attention_mask, position_bias)
+    options |= {"is_causal": seen.is_causal, "window": seen.window}
+    if seen.cu_seqlens is not None:
         return _attend_packed(query, key, value, seen.cu_seqlens, options), None
 
     from attnbook.api import attention
 
-    mask, t_kv = seen.mask, seen.t_kv
-    if seen.cu_seqlens is not None:
-        assert isinstance(attention_mask, LazyMask)
-        mask = attention_mask.made()
-    if position_bias is not None:
-        mask = _biased(mask, position_bias[..., :t_kv])
     if query.shape[0] == 1 != key.shape[0]:  # learned queries, the same for every row of the batch
         query = query.expand(key.shape[0], -1, -1, -1)
-    out = attention(query, key[:, :, :t_kv], value[:, :, :t_kv], mask=mask, **options)
+    out = attention(query, key[:, :, : seen.t_kv], value[:, :, : seen.t_kv], mask=seen.mask, **options)
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -107,6 +103,21 @@ def _seen_without_mask(module: nn.Module, t_q: int, t_kv: int, is_causal: bool |
     return Seen(bool(is_causal), window if is_causal else None, None, t_kv)
 
 
+def _seen_packed(query: Tensor, seen: Seen, cu_seqlens: Tensor | None) -> Seen:
+    """The same, with the lengths of packed sequences that some models pass by and do not tell their mask."""
+    b, t_q = query.shape[0], query.shape[2]
+    if cu_seqlens is None or cu_seqlens.shape[0] == b + 1 or seen.cu_seqlens is not None:
+        return seen
+    if seen.mask is None and t_q == seen.t_kv:
+        return seen._replace(cu_seqlens=cu_seqlens)
+    if seen.mask is not None and seen.mask.shape[2] == t_q > 1:
+        return seen  # such a mask says for every query what it sees
+    raise ValueError(
+        f"cu_seq_lens_q has {cu_seqlens.shape[0] - 1} sequences in a batch of {b}, beside padding or a cache: packed "
+        "sequences have neither; pass no attention_mask, and use_cache=False"
+    )
+
+
 def _attend_packed(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, options: dict[str, Any]) -> Tensor:
     """The rows of the batch one after another, as one packed row: -> (b, t, n_heads, d_v)."""
     from attnbook.api import attention_varlen
@@ -116,14 +127,19 @@ def _attend_packed(query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor
     return out.reshape(query.shape[0], query.shape[2], *out.shape[1:])
 
 
-def _biased(mask: Tensor | None, bias: Tensor) -> Tensor:
-    """A mask that adds `bias` and hides what `mask` hides."""
-    if mask is None:
-        return bias
-    if mask.dtype == torch.bool:
-        return torch.where(mask, bias, -torch.inf)
+def _seen_with_bias(seen: Seen, mask: Tensor | None, bias: Tensor) -> Seen:
+    """The same with a mask that also adds `bias`, (b or 1, n_heads, t_q, t_kv)."""
+    if seen.cu_seqlens is not None:
+        if not isinstance(mask, LazyMask) or mask.words is None or mask.words.cu_seqlens is None:
+            raise ValueError("cu_seq_lens_q and position_bias together are not known to attnbook; use 'eager'")
+        seen = Seen(False, None, mask.made(), seen.t_kv)
+    bias, hides = bias[..., : seen.t_kv], seen.mask
+    if hides is None:
+        return seen._replace(mask=bias)
+    if hides.dtype == torch.bool:
+        return seen._replace(mask=torch.where(hides, bias, -torch.inf))
     # A minimum that hides must not be lifted by a bias.
-    return torch.where(mask <= torch.finfo(mask.dtype).min, -torch.inf, bias + mask)
+    return seen._replace(mask=torch.where(hides <= torch.finfo(hides.dtype).min, -torch.inf, bias + hides))
 
 
 def _refuse(module: nn.Module, dropout: float, s_aux: Tensor | None, others: dict[str, Any]) -> None:
@@ -143,18 +159,6 @@ def _refuse(module: nn.Module, dropout: float, s_aux: Tensor | None, others: dic
             raise ValueError(f"{_name(module)} passes {option}, which attnbook does not know; use 'eager'")
     if s_aux is None and getattr(module, "sinks", None) is not None:
         raise ValueError(f"{_name(module)} has sinks and does not pass them as s_aux; use 'eager'")
-
-
-def _refuse_unseen_packing(query: Tensor, seen: Seen, cu_seqlens: Tensor | None) -> None:
-    """Raises ValueError where lengths say that sequences are packed and the mask has not heard of it."""
-    b = query.shape[0]
-    if cu_seqlens is None or cu_seqlens.shape[0] == b + 1 or seen.cu_seqlens is not None:
-        return
-    if seen.mask is None or seen.mask.shape[2] == 1:  # a mask of (t_q, t_kv) knows
-        raise ValueError(
-            f"cu_seq_lens_q has {cu_seqlens.shape[0] - 1} sequences in a batch of {b} but the mask sees none of them: "
-            "pass position_ids that begin again at 0 with every sequence, and no attention_mask"
-        )
 
 
 def _name(module: nn.Module) -> str:

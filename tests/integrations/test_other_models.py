@@ -31,7 +31,7 @@ def packed_calls(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])
 def test_packed_texts_do_not_see_one_another(family, packed_calls):
     """Positions that begin again pack several texts into a row; each gives the logits that it gives alone."""
     lengths = [[7, 11, 1, 4], [13, 10]]
@@ -51,15 +51,33 @@ def test_packed_texts_do_not_see_one_another(family, packed_calls):
     assert [call["window"] for call in packed_calls] == windows
 
 
-def test_packed_lengths_without_positions_are_refused():
-    """Lengths of packed texts that the mask knows nothing of would be left out, as eager does; we say so."""
+def test_packed_lengths_separate_where_the_model_tells_its_mask_nothing(packed_calls):
+    """gpt-oss (5.24) passes no positions on to its masks, so packed texts see one another; their lengths say better."""
     lengths = torch.tensor([0, 7, 23], dtype=torch.int32)
+    positions = torch.cat([torch.arange(7), torch.arange(16)])[None]
+    ids = tokens(1, 23)
+    options = {"position_ids": positions, "use_cache": False, "cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths}
+    with torch.no_grad():
+        with in_float64():
+            exact = model("gpt_oss", "eager")(ids[:, 7:], use_cache=False).logits
+            mixed = model("gpt_oss", "eager")(ids, **options).logits[:, 7:]
+        plain = model("gpt_oss", "eager", torch.float32)(ids[:, 7:], use_cache=False).logits
+        ours = model("gpt_oss", "attnbook")
+        assert_right(ours(ids, **options).logits[:, 7:], as_float64(exact), plain)
+        assert_refuses({"eager": mixed}, as_float64(exact), plain)
+    assert [(call["cu_seqlens"], call["window"]) for call in packed_calls] == [([0, 7, 23], WINDOW), ([0, 7, 23], None)]
+
+
+def test_packed_lengths_beside_padding_or_a_cache_are_refused():
+    """They contradict each other."""
+    lengths = torch.tensor([0, 7, 23], dtype=torch.int32)
+    made = model("llama", "attnbook")
     with pytest.raises(
-        ValueError, match="cu_seq_lens_q has 2 sequences in a batch of 1 but the mask sees none of them"
+        ValueError, match=r"^cu_seq_lens_q has 2 sequences in a batch of 4, beside padding or a cache: "
     ):
-        model("llama", "attnbook")(tokens(1, 23), cu_seq_lens_q=lengths, cu_seq_lens_k=lengths)
-    with pytest.raises(ValueError, match="pass position_ids that begin again at 0 with every sequence"):
-        model("llama", "attnbook")(tokens(1, 23), cu_seq_lens_q=lengths, attention_mask=padded(1, 23, "none"))
+        made(tokens(4, 23), cu_seq_lens_q=lengths, attention_mask=padded(4, 23, "left"))
+    with pytest.raises(ValueError, match="packed sequences have neither; pass no attention_mask, and use_cache=False"):
+        made.generate(tokens(1, 23), max_new_tokens=2, eos_token_id=None, cu_seq_lens_q=lengths)
 
 
 def test_packed_lengths_with_positions_agree():

@@ -11,11 +11,13 @@ import pytest
 import torch
 from transformers import AttentionInterface, masking_utils
 
+import attnbook.api
 import attnbook.integrations.transformers as integration
 from attnbook.errors import BackendUnavailable, ShapeError
 from attnbook.integrations.transformers import register
 from attnbook.integrations.transformers_attention import attention_forward
-from tests.integrations.small_models import model, tokens
+from tests.integrations.small_models import in_float64, model, padded, tokens
+from tests.tolerance import as_float64, assert_right
 
 
 def test_the_example_of_the_module_runs():
@@ -276,3 +278,52 @@ def test_no_attention_of_transformers_has_an_option_that_is_unknown_here():
                 found.setdefault(argument.arg, set()).add(path.parent.name)
     assert len(found["query"]) > 100
     assert {name: models for name, models in found.items() if name not in known} == {}
+
+
+def test_a_bias_with_lengths_of_packed_sequences_is_refused():
+    """The lengths would have to cut the bias too."""
+    q, k, v = inputs()
+    lengths, bias = torch.tensor([0, 3, 7, 10], dtype=torch.int32), torch.zeros(1, 6, 5, 5, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"^cu_seq_lens_q and position_bias together are not known to attnbook"):
+        attend(Module(is_causal=True), q, k, v, position_bias=bias, cu_seq_lens_q=lengths)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_oss"])
+def test_autocast_gives_its_dtype_and_is_as_near_as_eager(family):
+    """Inside torch.autocast, the sinks too; whatever the model leaves in float32."""
+    ids = tokens(3, 17)
+    with in_float64():
+        exact = model(family, "eager")(ids).logits
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = model(family, "eager", torch.float32)(ids).logits
+        out = model(family, "attnbook", torch.float32)(ids).logits
+    assert out.dtype == plain.dtype == torch.bfloat16
+    assert_right(out, as_float64(exact), plain)
+
+
+def test_recomputing_activations_changes_nothing(monkeypatch):
+    """Checkpointing hands the mask through torch's autograd; logits and gradients are the same."""
+    ids, mask = tokens(2, 17), padded(2, 17, "left")
+    results, calls, attention = [], [], attnbook.api.attention
+    monkeypatch.setattr(attnbook.api, "attention", lambda *args, **kw: calls.append(0) or attention(*args, **kw))
+    for recompute in (False, True):
+        made = model("mistral", "attnbook").train()
+        if recompute:  # the name changed within transformers 5
+            getattr(made, "activation_checkpointing_enable", made.gradient_checkpointing_enable)()
+        out = made(ids, attention_mask=mask, use_cache=False).logits[mask.bool()]
+        out.square().sum().backward()
+        results.append([out.detach(), *(weight.grad for weight in made.parameters())])
+    assert len(calls) == 2 + 4  # each of two layers once, then twice
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_compiled_model_is_one_graph():
+    """torch.compile with fullgraph, padding and a window: masks are booleans while it traces."""
+    ids, mask = tokens(2, 17), padded(2, 17, "left")
+    made = model("mistral", "attnbook")
+    with torch.no_grad():
+        expected = made(ids, attention_mask=mask, use_cache=False).logits
+        compiled = torch.compile(made, backend="eager", fullgraph=True)
+        out = compiled(ids, attention_mask=mask, use_cache=False).logits
+    torch.testing.assert_close(out[mask.bool()], expected[mask.bool()], rtol=1e-6, atol=1e-6)
