@@ -126,8 +126,8 @@ def varlen_backward(
 ) -> Gradients:
     """The gradients of q, k and v, and of the mask, the slopes and the sinks where asked for (else None).
 
-    `out` and `lse` are what `varlen_forward` gave for the same inputs; `grad_out` and `grad_lse` have their shapes. Errors
-    are those of `varlen_forward`; what it gave is not checked.
+    `out` and `lse` are what `varlen_forward` gave for the same inputs; `grad_out` and `grad_lse` have their shapes.
+    Errors are those of `varlen_forward`; what it gave is not checked.
     """
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     _check(q, k, v, cu_q, cu_k, mask, alibi_slopes, sinks, options)
