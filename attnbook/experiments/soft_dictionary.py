@@ -53,6 +53,8 @@ def _null_entry(k: Tensor, v: Tensor, stranger: Tensor, score: float = 8.0) -> N
     strange = _look_up(stranger, *with_null, 32.0, mask=bias)
     measure("names.null_stranger", strange.norm() / _look_up(stranger, k, v, 32.0).norm(), unit="ratio")
     measure("names.null_known_error", (_look_up(k, *with_null, 32.0, mask=bias) - v).abs().max())
+    sunk = _look_up(stranger, k, v, 32.0, sinks=torch.tensor([score], dtype=k.dtype))
+    measure("names.null_is_a_sink", torch.allclose(sunk, strange, rtol=1e-12, atol=1e-15))
 
 
 def _scale_for_99(keys: Tensor) -> float:
@@ -83,9 +85,9 @@ def _crowds(generator: torch.Generator, repeats: int, scale: float = 8.0) -> dic
     return found
 
 
-def _look_up(query: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None) -> Tensor:
+def _look_up(query: Tensor, k: Tensor, v: Tensor, scale: float, **options: Any) -> Tensor:
     """attention() for one head of one sequence."""
-    out = attention(query[None, None], k[None, None], v[None, None], scale=scale, mask=mask)
+    out = attention(query[None, None], k[None, None], v[None, None], scale=scale, **options)
     assert isinstance(out, Tensor)
     return out[0, 0]
 

@@ -42,6 +42,7 @@ def test_an_entry_for_nothing(found):
     """It takes the stranger's answer to nearly 0 and leaves known keys alone."""
     assert found["names.null_stranger"] == pytest.approx(8 / (8 + math.exp(8)), rel=1e-6)
     assert found["names.null_known_error"] < 1e-6
+    assert found["names.null_is_a_sink"] is True
 
 
 def test_ten_times_as_many_keys_need_ln_10_more(found):

@@ -97,6 +97,25 @@ def test_right_by_the_block_diagonal_mask(normal, name):
     assert_right(out[:21].swapaxes(0, 1)[None], right[:, :, :21], baseline[:, :, :21])
 
 
+@pytest.mark.parametrize(
+    ("option", "base"),
+    [
+        ({"mask": np.random.default_rng(2).random((T_Q, T_KV)) < 0.7}, {}),
+        ({"is_causal": True}, {}),
+        ({"window": 2}, {"is_causal": True}),
+        ({"alibi_slopes": np.full(H_Q, 0.5)}, {}),
+        ({"softcap": 0.5}, {}),
+        ({"sinks": np.zeros(H_Q)}, {}),
+        ({"scale": 1.0}, {}),
+    ],
+)
+def test_each_option_changes_the_output(normal, option, base):
+    """None of them is dropped on the way to a sequence."""
+    q, k, v = inputs(np.asarray, normal)
+    out = attention_varlen(q, k, v, CU_Q, CU_K, **base)
+    assert np.abs(attention_varlen(q, k, v, CU_Q, CU_K, **base | option) - out).max() > 0.05
+
+
 def test_a_sequence_never_sees_another(normal):
     """Moving every row of one sequence moves its outputs and no other's; the rows beyond reach nothing."""
     q, k, v = inputs(np.asarray, normal)
