@@ -9,6 +9,7 @@ MASKS = "attnbook/reference/masks.py"
 VARLEN = "attnbook/reference/varlen.py"
 ROPE = "attnbook/reference/rope.py"
 POSITIONS = "attnbook/reference/positions.py"
+TILES = "attnbook/tiled/scores.py"
 
 CAPPED = """\
     if softcap is not None:
@@ -241,4 +242,30 @@ TURNS = (
     ),
 )
 
-OPTIONS = (*WINDOWS, *CAPS, *SLOPES, *SINKS, *CONTAINMENT, *PACKED, *TURNS)
+TILED = (
+    Mutation(
+        "tiled alone: the window is one longer",
+        TILES,
+        "(behind < self.options.window)",
+        "(behind <= self.options.window)",
+        "notation.window",
+    ),
+    Mutation("tiled alone: strictly causal", TILES, "seen = behind >= 0", "seen = behind > 0", "notation.causal"),
+    Mutation("tiled alone: the cap is not multiplied back", TILES, ".tanh_().mul_(cap)", ".tanh_()", "notation.cap"),
+    Mutation(
+        "tiled alone: distant keys are favoured",
+        TILES,
+        "self.distance(q_tile, k_tile), value=-1",
+        "self.distance(q_tile, k_tile), value=1",
+        "notation.slopes",
+    ),
+    Mutation(
+        "tiled alone: the lowest finite number hides nothing",
+        TILES,
+        "mask <= self.options.hidden",
+        "mask == -torch.inf",
+        "notation.lowest_hides",
+    ),
+)
+
+OPTIONS = (*WINDOWS, *CAPS, *SLOPES, *SINKS, *CONTAINMENT, *PACKED, *TURNS, *TILED)
