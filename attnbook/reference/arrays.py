@@ -6,6 +6,7 @@ The rest of this room is written once, against the array API standard (data-apis
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -21,7 +22,18 @@ def namespace(*arrays: Array) -> Any:
 
     Raises TypeError where the arrays come from two libraries.
     """
-    return array_api_compat.array_namespace(*(x for x in arrays if x is not None))
+    given = [x for x in arrays if x is not None]
+    if given and all(_of_torch(x) for x in given):  # the general way has caches, of which torch.compile warns
+        import array_api_compat.torch
+
+        return array_api_compat.torch
+    return array_api_compat.array_namespace(*given)
+
+
+def _of_torch(x: Array) -> bool:
+    """Is x a torch tensor? Where torch was never imported nothing is."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def working_dtype(name: str, x: Array) -> Any:
@@ -61,4 +73,4 @@ def lowest(x: Array) -> float:
 
 def device(x: Array) -> Any:
     """Where x lies, in its own library's words."""
-    return array_api_compat.device(x)
+    return x.device if _of_torch(x) else array_api_compat.device(x)
