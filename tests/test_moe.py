@@ -365,6 +365,16 @@ def test_the_router_works_in_float32(moe):
     assert torch.equal(y, moe(*whole, top_k=1)[0])
 
 
+def test_outputs_are_added_up_in_float32(moe):
+    """401 experts that give about 1 each, in bfloat16: added up there, the sum would stay at 256."""
+    x = torch.ones(1, 1, dtype=torch.bfloat16)
+    gate, up, down = (torch.full((401, 1, 1), value, dtype=torch.bfloat16) for value in (20.0, 0.05, 1.0))
+    one = float(torch.nn.functional.silu(gate[0]) * up[0] * down[0])
+    y, _ = moe(x, torch.zeros(401, 1, dtype=torch.bfloat16), gate, up, down, top_k=401, scoring="sigmoid",
+               renormalize=False, routed_scale=2.0)  # fmt: skip
+    np.testing.assert_allclose(as_float64(y), 401 * one, rtol=2**-7)
+
+
 # Bad input
 
 

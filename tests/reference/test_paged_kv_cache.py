@@ -81,9 +81,10 @@ def test_pages_may_lie_anywhere(order):
         contiguous.append(k[b : b + 1, :, :length], v[b : b + 1, :, :length])
         assert torch.equal(cache.sequence(b)[0], contiguous.k)
         assert torch.equal(out[b : b + 1], attend(q[b : b + 1, :, 8:], contiguous))
-    cache.append(k[:, :, :1], v[:, :, :1])  # goes on in free places only
-    assert torch.equal(cache.sequence(1)[1][:, :, :7], v[1:2, :, :7])
-    assert torch.equal(cache.sequence(1)[1][:, :, 7:], v[1:2, :, :1])
+    cache.append(k[:, :, :3], v[:, :, :3])  # goes on in free pages only, the last three
+    assert cache.n_free_pages == 0
+    for b, length in enumerate(lengths):
+        assert torch.equal(cache.sequence(b)[1], torch.cat([v[b : b + 1, :, :length], v[b : b + 1, :, :3]], 2))
 
 
 def test_ragged_prompts_then_single_tokens():
