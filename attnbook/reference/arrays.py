@@ -24,9 +24,9 @@ def namespace(*arrays: Array) -> Any:
     """
     given = [x for x in arrays if x is not None]
     if given and all(_of_torch(x) for x in given):  # the general way has caches, of which torch.compile warns
-        import array_api_compat.torch
+        import array_api_compat.torch as xp
 
-        return array_api_compat.torch
+        return xp
     return array_api_compat.array_namespace(*given)
 
 
