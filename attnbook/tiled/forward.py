@@ -14,12 +14,16 @@ Milakov and Gimelshein 2018; Dao et al. 2022 (algorithm 1), Dao 2023 (algorithm 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from attnbook.tiled.lanes import stacks
-from attnbook.tiled.plan import QueryTile, plan
-from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
+from attnbook.tiled.decode import decode_forward, takes_decode
+from attnbook.tiled.lanes import Stack, stacks
+from attnbook.tiled.plan import Band, QueryTile, band, plan
+from attnbook.tiled.prepare import SCORES, Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
 from attnbook.tiled.products import all_finite, product
 from attnbook.tiled.scores import Scores
 
@@ -41,11 +45,17 @@ def attention_forward(
 ) -> tuple[Tensor, Tensor]:
     """`attention` without a gradient -> out (b, n_heads, t_q, d_v) and lse (b, n_heads, t_q).
 
-    Shapes, options and errors are those of `attnbook.tiled.attention`.
+    Shapes, options and errors are those of `attnbook.tiled.attention`. Few queries against
+    many keys are split as in `decode`.
     """
     sizes, options = check(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
     )
+    suits = tile_q is None and tile_k is None
+    if suits and takes_decode(sizes):
+        return decode_forward(
+            q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
+        )
     tiles = tile_sizes(sizes, options.window, tile_q, tile_k)
     dtype = working_dtype(q)
     mask, slopes = four_axes(mask), of_every_head(alibi_slopes, sizes, dtype)
@@ -53,15 +63,24 @@ def attention_forward(
     out = q.new_empty((sizes.b, sizes.n_heads, sizes.t_q, sizes.d_v))
     lse = q.new_empty((sizes.b, sizes.n_heads, sizes.t_q), dtype=dtype)
     scores, scratch = Scores(options, sizes.t_kv - sizes.t_q, lse), Scratch(lse)
+    middle = band(sizes.t_q, sizes.t_kv, options.window) if suits and mask is None else None
 
     def calculate(contained: bool) -> None:
+        alike = None if contained else middle
+        parts = [(0, sizes.t_q)] if alike is None else [(0, alike.start), (alike.stop, sizes.t_q)]
         for stack in stacks(sizes, tiles.lanes):
             scores.enter(stack, mask, slopes)
-            sink = None if sinks is None else stack.of_queries(sinks)
-            views = (stack.of_queries(q), stack.of_keys(k), stack.of_keys(v))
-            into = (stack.of_queries(out), stack.of_queries(lse))
-            for tile in plan(sizes.t_q, sizes.t_kv, options.is_causal, options.window, tiles.q, tiles.k):
-                _attend(tile, *views, sink, *into, scores, scratch, contained)
+            views = _Views.of(stack, q, k, v, sinks, out, lse)
+            for part in parts:
+                for tile in plan(sizes.t_q, sizes.t_kv, options.is_causal, options.window, tiles.q, tiles.k, part):
+                    _attend(tile, views, scores, scratch, contained)
+        if alike is not None:
+            for stack in stacks(sizes, 1):
+                views = _Views.of(stack, q, k, v, sinks, out, lse)
+                in_band = Scores(options, alike.columns - alike.rows, lse)
+                in_band.enter(stack, None, slopes)
+                for many in _unfold(views, alike, sizes.t_kv - sizes.t_q):
+                    _attend(alike.tile, many, in_band, scratch, contained)
 
     calculate(contained=False)
     if (options.is_causal or mask is not None) and not all_finite(out):
@@ -69,28 +88,53 @@ def attention_forward(
     return out, lse
 
 
-def _attend(
-    tile: QueryTile,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sink: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    scores: Scores,
-    scratch: Scratch,
-    contained: bool,
-) -> None:
-    """Write out and lse of one tile of queries.
+@dataclass(frozen=True)
+class _Views:
+    """What the lanes of one stack read and write."""
 
-    q (lanes, group, t_q, d), k (lanes, t_kv, d), v (lanes, t_kv, d_v), sink (lanes, group)
-    -> out (lanes, group, t_q, d_v), lse (lanes, group, t_q).
-    """
+    q: Tensor  # (lanes, group, t_q, d)
+    k: Tensor  # (lanes, t_kv, d)
+    v: Tensor  # (lanes, t_kv, d_v)
+    sink: Tensor | None  # (lanes, group)
+    out: Tensor  # (lanes, group, t_q, d_v)
+    lse: Tensor  # (lanes, group, t_q)
+
+    @staticmethod
+    def of(stack: Stack, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, out: Tensor, lse: Tensor) -> _Views:
+        sink = None if sinks is None else stack.of_queries(sinks)
+        of_queries, of_keys = stack.of_queries, stack.of_keys
+        return _Views(of_queries(q), of_keys(k), of_keys(v), sink, of_queries(out), of_queries(lse))
+
+
+def _unfold(one: _Views, alike: Band, ahead: int) -> Iterator[_Views]:
+    """The tiles of a band as lanes, from the views of a single lane: keys overlap, and nothing is copied."""
+    rows, columns = alike.rows, alike.columns
+    most = max(SCORES // (2 * one.q.shape[1] * rows * columns), 1) * rows
+    for start in range(alike.start, alike.stop, most):
+        stop = min(start + most, alike.stop)
+        stretch = slice(start + ahead + rows - columns, stop + ahead)
+
+        def of_queries(x: Tensor, start: int = start, stop: int = stop) -> Tensor:  # (1, group, t_q, …)
+            return torch.unflatten(x[0, :, start:stop], 1, (-1, rows)).transpose(0, 1)  # (tiles, group, rows, …)
+
+        k, v = (x[0, stretch].to(one.lse.dtype).unfold(0, columns, rows).mT for x in (one.k, one.v))
+        sink = None if one.sink is None else one.sink.expand(len(k), -1)
+        yield _Views(of_queries(one.q), k, v, sink, of_queries(one.out), of_queries(one.lse))
+
+
+def _attend(tile: QueryTile, at: _Views, scores: Scores, scratch: Scratch, contained: bool) -> None:
+    """Write out and lse of one tile of queries."""
+    q, k, v, lse = at.q, at.k, at.v, at.lse
     dtype = lse.dtype
     some = slice(tile.start, tile.stop)
     lanes, group, rows = lse[:, :, some].shape
     q_rows = q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
-    top, total = _start(sink, lse[:, :, some])  # (lanes, group · rows, 1)
+    if len(tile.keys) == 1 and at.sink is None and not contained and scores.every_row_sees(tile):
+        average, in_lse = _at_once(q_rows, k, v, tile, scores, scratch)
+        lse[:, :, some] = in_lse.view(lanes, group, rows)
+        at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
+        return
+    top, total = _start(at.sink, lse[:, :, some])  # (lanes, group · rows, 1)
     average = q.new_zeros((lanes, group * rows, v.shape[-1]), dtype=dtype)
 
     for keys in tile.keys:
@@ -111,7 +155,20 @@ def _attend(
         top, total = new_top, both
 
     lse[:, :, some] = total.log_().add_(top).view(lanes, group, rows)  # log 0 is −inf: nothing was seen
-    out[:, :, some] = torch.unflatten(average, 1, (group, rows))
+    at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
+
+
+def _at_once(
+    q_rows: Tensor, k: Tensor, v: Tensor, tile: QueryTile, scores: Scores, scratch: Scratch
+) -> tuple[Tensor, Tensor]:
+    """The average (lanes, group · rows, d_v) and lse (lanes, group · rows, 1) where one tile has all keys."""
+    (keys,) = tile.keys
+    k_rows, v_rows = (x[:, keys.start : keys.stop].to(q_rows.dtype) for x in (k, v))
+    score = scratch.take("score", (*q_rows.shape[:2], keys.stop - keys.start))
+    scores.tile(q_rows, k_rows, tile, keys, score, contained=False)
+    weight = torch.softmax(score, -1, out=scratch.take("weight", score.shape))
+    lse = score.amax(-1, keepdim=True).sub_(weight.amax(-1, keepdim=True).log_())
+    return torch.bmm(weight, v_rows), lse
 
 
 def _softmax(score: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor, Tensor]:

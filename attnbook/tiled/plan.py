@@ -42,14 +42,71 @@ class QueryTile:
     keys: tuple[KeyTile, ...]
 
 
-def plan(t_q: int, t_kv: int, is_causal: bool, window: int | None, tile_q: int, tile_k: int) -> Iterator[QueryTile]:
-    """Every tile of at most `tile_q` queries, with the tiles of at most `tile_k` keys that it visits, in order."""
-    for start in range(0, t_q, tile_q):
-        stop = min(start + tile_q, t_q)
+def plan(
+    t_q: int,
+    t_kv: int,
+    is_causal: bool,
+    window: int | None,
+    tile_q: int,
+    tile_k: int,
+    queries: Range | None = None,
+) -> Iterator[QueryTile]:
+    """Every tile of at most `tile_q` queries, with the tiles of at most `tile_k` keys that it visits, in order.
+
+    `queries`: only from the first up to, and without, the second.
+    """
+    from_query, to_query = queries or (0, t_q)
+    for start in range(from_query, to_query, tile_q):
+        stop = min(start + tile_q, to_query)
         first, last = seen_by_some(start, stop, t_q, t_kv, is_causal, window)
         free = seen_by_all(start, stop, t_q, t_kv, is_causal, window)
         tiles = ((j, min(j + tile_k, last)) for j in range(first, last, tile_k))
         yield QueryTile(start, stop, tuple(KeyTile(*tile, _edges(tile, free)) for tile in tiles))
+
+
+@dataclass(frozen=True)
+class Band:
+    """The middle of a window: queries `start` to `stop` − 1, in tiles of `rows` that look at `columns` keys each.
+
+    A tile's last key is the one at which its last query stands. All tiles look alike, so that many of them go through
+    one product:
+
+        window 3, rows 2, columns 4          k0 k1 k2 k3 k4 k5 k6 k7
+                                         q2   1  1  1  .
+                                         q3   .  1  1  1
+                                         q4         1  1  1  .
+                                         q5         .  1  1  1
+    """
+
+    start: int
+    stop: int
+    rows: int
+    columns: int
+    window: int
+
+    @property
+    def tile(self) -> QueryTile:
+        """One of its tiles, as if there were no other query and no other key."""
+        free = seen_by_all(0, self.rows, self.rows, self.columns, True, self.window)
+        return QueryTile(0, self.rows, (KeyTile(0, self.columns, _edges((0, self.columns), free)),))
+
+
+def band(t_q: int, t_kv: int, window: int | None) -> Band | None:
+    """The middle of a window, where it is long enough to have one: at least two tiles.
+
+    Short tiles waste less work at the edges, and a number of columns that is a multiple of 16 keeps rows aligned.
+    """
+    if window is None:
+        return None
+    rows = min(max(1 << max((window - 1) // 8, 1).bit_length(), 32), 256)
+    columns = -(-(window + rows - 1) // 16) * 16
+    start = max(columns - rows - (t_kv - t_q), 0)
+    tiles = (t_q - start) // rows
+    return Band(start, start + tiles * rows, rows, columns, window) if tiles >= 2 and columns <= MOST_COLUMNS else None
+
+
+MOST_COLUMNS = 2304
+"""Windows longer than about this are cut into tiles of keys instead."""
 
 
 def seen_by_some(start: int, stop: int, t_q: int, t_kv: int, is_causal: bool, window: int | None) -> Range:

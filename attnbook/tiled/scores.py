@@ -49,6 +49,10 @@ class Scores:
         """Does the mask hide every key of this tile from every query? Then the tile is not visited."""
         return self.mask is not None and not bool(self._may_attend(q_tile, k_tile).any())
 
+    def every_row_sees(self, q_tile: QueryTile) -> bool:
+        """Is it sure that every query of the tile sees a key of the sequence?"""
+        return self.mask is None and (not self.options.is_causal or q_tile.start + self.ahead >= 0)
+
     def tile(
         self, q: Tensor, k: Tensor, q_tile: QueryTile, k_tile: KeyTile, out: Tensor, *, contained: bool = True
     ) -> tuple[Tensor, Tensor]:

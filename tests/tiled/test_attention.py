@@ -120,6 +120,26 @@ def test_a_window_of_the_tiles_that_are_chosen(normal):
             assert np.abs(wrong - right).max() > np.abs(as_float64(baseline) - right).max() * 4
 
 
+@pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if "window" not in options])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("t_q", "t_kv"), [(211, 211), (157, 211), (211, 157)])
+def test_the_middle_of_a_window_that_goes_through_one_product(normal, monkeypatch, name, dtype, t_q, t_kv):
+    """Many tiles that look alike at once, with every option, grouped heads, and rows before the first key."""
+    from attnbook.tiled import forward
+
+    monkeypatch.setattr(forward, "SCORES", 2 * 2 * 32 * 48 * 2)  # two tiles at a time
+    q, k, v = inputs(normal, t_q, t_kv, dtype=dtype)
+    options = {key: x.to(dtype) if isinstance(x, torch.Tensor) else x for key, x in OPTIONS[name].items()}
+    options |= {"is_causal": True, "window": 13}
+    out, lse = attention(q, k, v, return_lse=True, **options)
+    right = exact(q, k, v, **options)
+    assert_right(out, right["out"], plain(q, k, v, **options))
+    check_lse(lse, right["lse"])
+    monkeypatch.setattr(forward, "band", lambda *sizes: None)
+    other, _ = attention(q, k, v, return_lse=True, **options)
+    torch.testing.assert_close(out, other)
+
+
 # Masks
 
 

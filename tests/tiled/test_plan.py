@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from attnbook.tiled.plan import KeyTile, QueryTile, plan, seen_by_all, seen_by_some, tiles_visited
+from attnbook.tiled.plan import KeyTile, QueryTile, band, plan, seen_by_all, seen_by_some, tiles_visited
 from tests.tolerance import visible
 
 RULES = [(False, None), (True, None), (True, 1), (True, 2), (True, 4), (True, 5), (True, 99)]
@@ -70,3 +70,35 @@ def test_a_window_longer_than_the_keys_is_no_window(t_q, t_kv):
     """The same plan; a window that is one shorter than the sequence differs in the last tile."""
     assert list(plan(t_q, t_kv, True, t_kv, 16, 16)) == list(plan(t_q, t_kv, True, None, 16, 16))
     assert list(plan(t_q, t_kv, True, t_kv - 1, 16, 16)) != list(plan(t_q, t_kv, True, None, 16, 16))
+
+
+@pytest.mark.parametrize("window", [1, 7, 64, 100, 257])
+@pytest.mark.parametrize(("t_q", "t_kv"), [(1031, 1031), (600, 1031), (1031, 700), (40, 1031)])
+def test_a_band_is_the_middle_of_a_window(t_q, t_kv, window):
+    """Each of its tiles, moved along the diagonal, has all keys that its queries see, and its edges hide the others."""
+    seen = visible((t_q, t_kv), is_causal=True, window=window)
+    middle = band(t_q, t_kv, window)
+    if middle is None:
+        assert t_q == 40 or window == 257
+        return
+    assert 0 <= middle.start < middle.stop <= t_q
+    assert middle.stop + middle.rows > t_q  # what is left behind it is less than a tile
+    assert middle.columns % 16 == 0
+    (keys,) = middle.tile.keys
+    assert (keys.start, keys.stop) == (0, middle.columns)
+    free = np.ones(middle.columns, bool)
+    for start, stop in keys.edges:
+        free[start:stop] = False
+    for start in range(middle.start, middle.stop, middle.rows):
+        stop = start + middle.rows
+        last = stop + t_kv - t_q
+        assert last - middle.columns >= 0
+        part = seen[start:stop, last - middle.columns : last]
+        assert part.sum() == seen[start:stop].sum()  # nothing that is seen is left out
+        np.testing.assert_array_equal(part.all(0), free)
+
+
+def test_no_band_without_a_window_or_with_one_too_long():
+    """Then tiles of keys are merged."""
+    assert band(4096, 4096, None) is None
+    assert band(9999, 9999, 4000) is None
