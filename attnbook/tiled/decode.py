@@ -5,13 +5,13 @@ the query heads of a group are more rows of it; the keys are cut into *splits* o
 own, and the partial results are merged at the end (Flash-Decoding: Dao et al. 2023).
 
     rows       group · t_q of them, for each key/value head
-    keys       [ split 0 ][ split 1 ][ split 2 ][ rest ]      each: copied to a buffer, scores, weights, average
+    keys       [ split 0 ][ split 1 ][ split 2 ][ rest ]      each: scores, weights, average
     merge      out = Σ weight of the split · its average
 
-Two things stand out. A split is copied, as float32, into a buffer that is used again and again and stays in the cache:
-the product then reads it faster than it reads K where it lies, and half-precision input is accumulated in float32,
-which torch's own product of bfloat16 on the CPU is not once it is written down. And a sequence is calculated over the
-keys that it may see, alone, whatever else is in the batch: the same calls of the same shapes, so the same bits.
+Two things stand out. Half precision is turned into float32 split by split, in a buffer that is used again and again
+and stays in the cache: torch's own product of bfloat16 matrices is quicker, and rounds every score to 8 bits. And a
+sequence is calculated over the keys that it may see, alone, whatever else is in the batch: the same calls of the same
+shapes, so the same bits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ from attnbook.tiled.backward import attention_backward
 from attnbook.tiled.lanes import Stack
 from attnbook.tiled.once import Once
 from attnbook.tiled.plan import KeyTile, QueryTile, Range, seen_by_all, seen_by_some
-from attnbook.tiled.prepare import check, four_axes, of_every_head, working_dtype
+from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, working_dtype
 from attnbook.tiled.products import add_product, all_finite
 from attnbook.tiled.scores import Scores
 
-BUFFER = 1 << 21
-"""Numbers of K or V that a split holds, over all its heads: 8 MiB of float32, which stay in the last cache."""
+BUFFER = 1 << 20
+"""Numbers of K or V in a split of half precision, over all its heads: 4 MiB of float32, which stay in the cache."""
+IN_PLACE = 4
+"""So many times as many where nothing is copied: then a longer split only means fewer calls."""
 FEWEST, MOST = 256, 8192
 """Keys of a split."""
+LINE = 64
+"""Bytes of a cache line, and of the widest vector register."""
 ROWS, KEYS = 32, 256
 """The most rows for each key/value head, and the fewest keys, where decoding pays: measured on two cores."""
 
@@ -105,7 +109,7 @@ def decode_forward(
         return out, lse
     queries = QueryTile(0, sizes.t_q, ())
     scores = Scores(options, sizes.t_kv - sizes.t_q, q.new_empty(0, dtype=dtype))
-    room = _Room(sizes, lse)
+    room = _Room(sizes, lse, half=q.dtype != dtype)
     for stack in _stacks(sizes, room.lanes):
         scores.enter(stack, mask, slopes)
         sink = None if sinks is None else stack.of_queries(sinks)
@@ -121,22 +125,28 @@ def decode_forward(
 class _Room:
     """How large a split is, and the buffers that every split uses again. It follows from the sizes of one sequence."""
 
-    def __init__(self, sizes: AttentionSizes, like: Tensor) -> None:
+    def __init__(self, sizes: AttentionSizes, like: Tensor, half: bool) -> None:
         rows, width = sizes.n_heads // sizes.n_kv_heads * sizes.t_q, max(sizes.head_dim, sizes.d_v, 1)
-        self.lanes = max(min(sizes.n_kv_heads, BUFFER // (FEWEST * width)), 1)
-        keys = BUFFER // (self.lanes * max(width, rows))
-        self.keys = min(max(keys, FEWEST), MOST)
-        longest = min(self.keys, sizes.t_kv)
-        self.vectors = like.new_empty(self.lanes * longest * width)
-        self.scores = like.new_empty(self.lanes * longest * rows)
+        numbers = BUFFER if half else IN_PLACE * BUFFER
+        self.lanes = max(min(sizes.n_kv_heads, numbers // (FEWEST * width)), 1)
+        self.keys = min(max(numbers // (self.lanes * max(width, rows)), FEWEST), MOST)
+        self.dtype = like.dtype
+        self.scratch = Scratch(like)
 
-    def copy(self, x: Tensor) -> Tensor:
-        """A split of K or V (lanes, keys, d), contiguous, in the working dtype; the one before it is gone."""
-        return self.vectors[: x.numel()].view(x.shape).copy_(x)
+    def at_hand(self, x: Tensor) -> Tensor:
+        """A split of K or V (lanes, keys, d) in the working dtype: itself, or a copy (the one before it is gone).
+
+        A product rounds otherwise where rows begin elsewhere in a cache line, so only rows that all begin at its start
+        are used where they lie: another place in memory, alone or in a batch, then changes no bit.
+        """
+        aligned = all(n * x.element_size() % LINE == 0 for n in x.stride()[:-1]) and x.data_ptr() % LINE == 0
+        if x.dtype == self.dtype and x.stride(-1) == 1 and aligned:
+            return x
+        return self.scratch.take("split", x.shape).copy_(x)
 
     def for_scores(self, lanes: int, rows: int, keys: int) -> Tensor:
         """Room for the scores of a split (lanes, rows, keys)."""
-        return self.scores[: lanes * rows * keys].view(lanes, rows, keys)
+        return self.scratch.take("scores", (lanes, rows, keys))
 
 
 class _Lanes(NamedTuple):
@@ -193,7 +203,8 @@ def _attend(
 ) -> None:
     """Write out (lanes, group, t_q, d_v) and lse (lanes, group, t_q) of these lanes: split by split, then merged."""
     n, group, t_q = lse.shape
-    q = lanes.q.flatten(1, 2).to(lse.dtype)  # (lanes, group · t_q, d): the group's heads are more rows
+    # The group's heads are more rows, (lanes, group · t_q, d); a copy, so that its place in memory is always alike.
+    q = room.scratch.take("q", (n, group * t_q, lanes.q.shape[-1])).copy_(lanes.q.flatten(1, 2))
     # Each part has its largest score, the sum of exp(score − largest), and that sum with v. Part 0 is the sink, or
     # nothing; the lowest finite number stands for "no score", so that no −inf is ever taken from −inf.
     tops = lse.new_full((len(splits) + 1, n, group * t_q, 1), torch.finfo(lse.dtype).min)
@@ -206,12 +217,12 @@ def _attend(
     for part, keys in enumerate(splits, start=1):
         here = slice(keys.start, keys.stop)
         buffer = room.for_scores(n, group * t_q, keys.stop - keys.start)
-        score, _ = scores.tile(q, room.copy(lanes.k[:, here]), queries, keys, buffer, contained=contained)
+        score, _ = scores.tile(q, room.at_hand(lanes.k[:, here]), queries, keys, buffer, contained=contained)
         top = torch.clamp(score.amax(-1, keepdim=True), min=torch.finfo(lse.dtype).min, out=tops[part])
         weight = score.sub_(top).exp_()
         torch.sum(weight, -1, keepdim=True, out=totals[part])
         seen = scores.seen(queries, keys, n, group) if contained else None
-        add_product(averages[part], weight, room.copy(lanes.v[:, here]), seen)
+        add_product(averages[part], weight, room.at_hand(lanes.v[:, here]), seen)
 
     top = tops.amax(0)
     share = tops.sub_(top).exp_()  # of each part, (parts, lanes, rows, 1)
