@@ -1,0 +1,1 @@
+"""Inputs that broke other libraries, from public threads: each with its neighbours, for every implementation."""
