@@ -99,7 +99,7 @@ def _markdown(entry: Described, ticks: int) -> list[str]:
     options = [f":{key}: {value}".rstrip() for key, value in entry.options.items()]
     inside = [line for member in entry.members for line in ["", *_markdown(member, ticks - 2)]]
     return [
-        f"{fence}{{py:{entry.kind}}} {entry.signature}", *options, ":no-index-entry:", "",
+        f"{fence}{{py:{entry.kind}}} {entry.signature}", *options, "",
         *entry.docstring.splitlines(), *inside, fence,
     ]  # fmt: skip
 

@@ -232,9 +232,19 @@ def test_names_that_a_docstring_mentions_are_links(toy, tmp_path):
     assert links == ["toy.Cake", "toy.inner.Oven", "toy.bake", "toy.Cake.slice"]
 
 
+def test_a_parameter_is_no_link_though_something_has_its_name(toy, tmp_path):
+    """`rest` of `bake` is what is handed in, not the function of that name."""
+    (toy / "inner.py").write_text(
+        "__all__ = ['bake', 'rest']\n\n\ndef bake(rest):\n    'See `rest`.'\n\n\ndef rest():\n    'After `bake`.'\n"
+    )
+    (toy / "__init__.py").write_text("__all__ = []\n")
+    described = "".join(re.findall(r'(?s)<div lang="en">.*?</div>', site(tmp_path, api("toy.inner")).html()))
+    assert re.findall(r'href="#([\w.]+)"', described) == ["toy.inner.bake"]
+
+
 def test_docstrings_are_no_messages_for_translation(toy, tmp_path):
     """The catalogue of a page holds what its author wrote, and no docstring, signature or index entry."""
-    built = site(tmp_path, "前の文。\n\n" + api("toy.inner"), builder="gettext")
+    built = site(tmp_path, "前の文。\n\n" + api("toy.inner"), builder="gettext", gettext_additional_targets=["index"])
     catalogue = (Path(built.app.outdir) / "index.pot").read_text("utf-8")
     assert re.findall(r'msgid "(.+)"', catalogue) == ["題", "前の文。"]
 
