@@ -68,16 +68,17 @@ def attention(
         if out is not None:
             return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
-    return run(call, choose(call, impl).impl)
+    took = choose(call, impl).impl
+    return run(call, took, clean=True if impl == "auto" else None)
 
 
-def run(call: Call, impl: str) -> Any:
-    """Hand a checked call to the implementation of this name."""
+def run(call: Call, impl: str, *, clean: bool | None) -> Any:
+    """Hand a checked call to the implementation of this name; `clean`: `sdpa.run` needs not look at values again."""
     if impl == "tiled":
         return _run_tiled(call)
     with off(call.q):  # or autocast would take to half precision what accumulates in float32
         if impl == "sdpa":
-            return sdpa.run(call, traced=traced(call.q))
+            return sdpa.run(call, clean=False if traced(call.q) and clean is None else clean)
         return reference.attention(call.q, call.k, call.v, **call.options)
 
 

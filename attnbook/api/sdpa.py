@@ -49,17 +49,24 @@ def shortcut(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | No
         return None
     if not is_causal or t_q == 1:
         return scaled_dot_product_attention(q, k, v, scale=scale)
-    if t_q != t_kv or (torch.is_grad_enabled() and not _gradients_stay(q, k, v)):
+    if t_q != t_kv or not _leaks_only_from_v(q, k, v):
         return None
     out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    return out if finite(out) else None  # each key is multiplied in some row, so a NaN anywhere is in out somewhere
+    # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
+    return out if finite(out.select(2, -1)) else None
 
 
-def _gradients_stay(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Can the backward pass of a causal call take no NaN or inf to where it does not belong?"""
-    if not (q.requires_grad or k.requires_grad or v.requires_grad):
-        return True
-    return finite(q) and finite(k)  # an inf among them can leave out finite; one in v cannot
+def _leaks_only_from_v(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Does a causal call keep NaN and inf in q and k where they belong?
+
+    The forward pass of torch's flash kernel does, and it is taken for the layouts asked for here, if no caller forbade
+    it. A backward pass does where there are none.
+    """
+    if not (q.stride(3) == k.stride(3) == v.stride(3) == 1 and torch._C._get_flash_sdp_enabled()):
+        return False
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return finite(q) and finite(k)
+    return True
 
 
 def lacks(call: Call) -> str | None:
@@ -79,9 +86,13 @@ def must_look(call: Call) -> bool:
 
 
 def looks_finite(call: Call) -> bool:
-    """Is everything in q, k, v and a floating mask finite, hidden keys apart? Reads the values: waits for a GPU."""
-    ours = (call.q, call.k, call.v)
-    return all(finite(x) for x in ours) and (call.alibi_slopes is None or finite(call.alibi_slopes))
+    """Is all that could leak finite: k, v, slopes, a mask, and q where there is a backward pass? Waits for a GPU."""
+    matter = [call.k, call.v] if call.alibi_slopes is None else [call.k, call.v, call.alibi_slopes]
+    given = (call.q, call.k, call.v, call.alibi_slopes, call.mask)
+    backward = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
+    if backward or call.sizes.t_kv < REGISTER:
+        matter.append(call.q)
+    return all(finite(x) for x in matter) and _mask_is_clean(call)
 
 
 def finite(x: Tensor) -> bool:
@@ -106,10 +117,12 @@ def is_bare(call: Call) -> bool:
     return not call.is_causal or call.sizes.t_q == 1 or call.sizes.t_q == call.sizes.t_kv
 
 
-def run(call: Call, *, traced: bool = False) -> Any:
-    """The attention of a call that lacks nothing; `traced`: the values cannot be looked at (torch.compile)."""
-    if not must_look(call) or (not traced and looks_finite(call) and _mask_is_clean(call)):
-        return bare(call) if is_bare(call) else _masked(call, *dense(call))
+def run(call: Call, *, clean: bool | None = None) -> Any:
+    """The attention of a call that lacks nothing; `clean`: what is known of its values, None for nothing yet."""
+    if not must_look(call):
+        clean = True
+    if looks_finite(call) if clean is None else clean:
+        return bare(call) if is_bare(call) else _masked(call, _written(call))
     return contained(call)
 
 
@@ -137,13 +150,23 @@ def split(mask: Tensor | None, q: Tensor) -> tuple[Tensor | None, Tensor | None]
     """A mask of either kind as (may attend, what to add): −inf and the lowest finite number hide (`split_mask`)."""
     if mask is None:
         return None, None
-    while mask.ndim < 2:
-        mask = mask[None]
-    mask = mask[None] if mask.ndim == 3 else mask  # torch reads three axes otherwise
+    mask = _axes(mask)
     if mask.dtype == torch.bool:
         return mask, None
-    hidden = mask <= max(torch.finfo(mask.dtype).min, torch.finfo(q.dtype).min)
+    hidden = mask <= lowest(mask, q)
     return ~hidden, torch.where(hidden, 0.0, mask).to(working_dtype(q))
+
+
+def _axes(mask: Tensor) -> Tensor:
+    """The mask with 2 or 4 axes: torch takes fewer or 3 for something else."""
+    while mask.ndim < 2 or mask.ndim == 3:
+        mask = mask[None]
+    return mask
+
+
+def lowest(mask: Tensor, q: Tensor) -> float:
+    """What a floating mask hides with, or anything lower: the lowest finite number of its own dtype or of q's."""
+    return max(torch.finfo(mask.dtype).min, torch.finfo(q.dtype).min)
 
 
 def working_dtype(x: Tensor) -> torch.dtype:
@@ -153,19 +176,31 @@ def working_dtype(x: Tensor) -> torch.dtype:
 
 def _mask_is_clean(call: Call) -> bool:
     """No NaN or +inf in a floating mask."""
-    if call.mask is None or call.mask.dtype == torch.bool:
+    mask = call.mask
+    if mask is None or mask.dtype == torch.bool or mask.numel() == 0:
         return True
-    added = split(call.mask, call.q)[1]
-    return added is None or finite(added)
+    return bool(mask.detach().amax().item() < torch.inf)  # the largest of numbers and a NaN is NaN
 
 
-def _masked(call: Call, allowed: Tensor | None, added: Tensor | None) -> Tensor:
+def _written(call: Call) -> Tensor | None:
+    """The call's masks, window and slopes as the one mask that torch takes."""
+    mask = call.mask
+    if mask is not None and mask.dtype != torch.bool and not call.is_causal and call.alibi_slopes is None:
+        mask = _axes(mask)
+        return mask.masked_fill(mask <= lowest(mask, call.q), -torch.inf).to(working_dtype(call.q))
+    return _as_one(*dense(call))
+
+
+def _as_one(allowed: Tensor | None, added: Tensor | None) -> Tensor | None:
+    if added is None or allowed is None:
+        return allowed if added is None else added
+    return torch.where(allowed, added, -torch.inf)
+
+
+def _masked(call: Call, mask: Tensor | None) -> Tensor:
     """One call of torch's function with a dense mask; q, k, v as they are."""
-    mask = allowed
-    if added is not None:
-        mask = added if allowed is None else torch.where(allowed, added, -torch.inf)
-        if mask.requires_grad:
-            mask = mask.to(call.q.dtype)  # then torch keeps all scores, in the dtype of q, and adds it there
+    if mask is not None and mask.requires_grad:
+        mask = mask.to(call.q.dtype)  # then torch keeps all scores, in the dtype of q, and adds it there
     gqa = True if call.sizes.n_heads != call.sizes.n_kv_heads else False  # noqa: SIM210 - while tracing it may be a symbol
     out: Tensor = scaled_dot_product_attention(call.q, call.k, call.v, attn_mask=mask, scale=call.scale, enable_gqa=gqa)
     return out
@@ -193,7 +228,7 @@ def contained(call: Call) -> Tensor:
     lost, up, down = ((seen @ bad.to(torch.float32)) > 0 for bad in (v.isnan(), v == torch.inf, v == -torch.inf))
     value = torch.where(up, torch.inf, -torch.inf).masked_fill(lost | (up & down) | spoilt[..., None], torch.nan)
     clean = [torch.where(x.isfinite(), x, 0.0) for x in (call.q, call.k, call.v)]
-    out = _masked(call._replace(q=clean[0], k=clean[1], v=clean[2]), allowed, added)
+    out = _masked(call._replace(q=clean[0], k=clean[1], v=clean[2]), _as_one(allowed, added))
     # What a spoilt row is made of, so that its gradient reaches these and, through `where`, nothing hidden.
     took_part = torch.where(allowed, (k.sum(-1) + v.sum(-1))[:, :, None], 0.0).sum(-1) + call.q.sum(-1)
     spoil: Tensor = _Spoil.apply(value.to(out.dtype), took_part[..., None])  # type: ignore[no-untyped-call]
