@@ -108,3 +108,22 @@ def test_a_nan_in_an_added_mask_stays_in_its_row(normal):
     out = attention(q, k, v, mask=mask)
     assert out[:, :, 4].isnan().all()
     assert out[:, :, [0, 1, 2, 3, 5, 6]].isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"mask": torch.tensor([[True], [False]] * 8)}], ids=str)
+@pytest.mark.parametrize("window", [None, 3])
+def test_what_is_finite_is_calculated_once(normal, monkeypatch, options, window):
+    """Rows that see nothing are no reason for the careful second pass, which what is not finite needs."""
+    from attnbook.tiled import backward, forward, products
+
+    found = []
+    for module in (forward, backward):
+        monkeypatch.setattr(module, "all_finite", lambda *x: found.append(products.all_finite(*x)) or found[-1])
+    q, k, v = (normal(1, 1, t, 3).requires_grad_() for t in (16, 8, 8))
+    out, lse = attention(q, k, v, **options, window=window if "is_causal" in options else None, return_lse=True)
+    (out.sum() + lse[lse.isfinite()].sum()).backward()
+    assert (lse == -torch.inf).any()
+    assert found == [True, True]
+    v = torch.full_like(v, torch.nan)
+    attention(q, k, v, **options)
+    assert found[2:] == [False]

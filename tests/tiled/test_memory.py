@@ -50,6 +50,14 @@ def test_backward_needs_tiles_beside_the_gradients(normal):
     assert beside[1] < 5 * 4 * SCORES
 
 
+@pytest.mark.parametrize(("b", "h"), [(1, 64), (64, 1), (8, 8)])
+def test_many_heads_and_sequences_are_taken_in_turn(normal, b, h):
+    """As many as fit into the scores of one tile."""
+    q, k, v = (normal(b, h, 512, 4, dtype=torch.float32) for _ in "qkv")
+    most = peak(lambda: attention(q, k, v, return_lse=True))
+    assert most - q.nbytes - q.nbytes // 4 < 3 * 4 * SCORES
+
+
 def test_keys_and_values_are_not_repeated(normal):
     """16 query heads on one: less memory than a copy of k for each would need."""
     q, k, v = (normal(1, h, 2048, 64, dtype=torch.bfloat16) for h in (16, 1, 1))
