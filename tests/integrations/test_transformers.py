@@ -14,6 +14,7 @@ from transformers import AttentionInterface, masking_utils
 import attnbook.api
 import attnbook.integrations.transformers as integration
 from attnbook.errors import BackendUnavailable, ShapeError
+from attnbook.integrations.lazy_mask import LazyMask, Words
 from attnbook.integrations.transformers import register
 from attnbook.integrations.transformers_attention import attention_forward
 from tests.integrations.small_models import in_float64, model, padded, tokens
@@ -245,6 +246,7 @@ def test_dropout_is_refused_while_training_only():
     with pytest.raises(ValueError, match=r"^LlamaAttention asks for attention dropout 0.1 while training"):
         made.train()(tokens(1, 5))
     model("llama", "attnbook").train()(tokens(1, 5))
+    attend(Module(is_causal=True).eval(), *inputs(), dropout=0.1)  # some modules pass it all the same
 
 
 def test_weights_are_not_there_to_be_returned():
@@ -327,3 +329,24 @@ def test_a_compiled_model_is_one_graph():
         compiled = torch.compile(made, backend="eager", fullgraph=True)
         out = compiled(ids, attention_mask=mask, use_cache=False).logits
     torch.testing.assert_close(out[mask.bool()], expected[mask.bool()], rtol=1e-6, atol=1e-6)
+
+
+def test_a_bias_does_not_lift_a_row_that_is_hidden_whole():
+    """A smallest float32 that is added to a float64 bias is no smallest number any more; the row is 0 all the same."""
+    q, k, v = inputs()
+    mask = torch.zeros(2, 1, 5, 5)
+    mask[0, :, 3] = torch.finfo(torch.float32).min
+    out, _ = attend(Module(is_causal=False), q, k, v, mask, position_bias=torch.ones(1, 6, 5, 5, dtype=torch.float64))
+    assert (out[0, 3] == 0).all()
+    assert (out[1, 3] != 0).all()
+
+
+def test_a_bias_is_cut_to_the_keys_that_a_cache_holds():
+    """The mask says that the last of five places is empty; a bias for it changes nothing."""
+    q, k, v = inputs(2, 5)
+    bias = torch.randn(1, 6, 2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    words = Words(is_causal=True, window=None, t_kv=4, keys=None)
+    mask = LazyMask(words, lambda: None, shape=(2, 1, 2, 5), device="cpu")
+    hidden = torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0]]).bool()
+    expected = average((scores(q, k[:, :, :4]) + bias[..., :4]).masked_fill(hidden, -torch.inf), v[:, :, :4])
+    torch.testing.assert_close(attend(Module(), q, k, v, mask, position_bias=bias)[0], expected)
