@@ -33,7 +33,7 @@ def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None,
     """
     xp = namespace(x, weight, bias)
     z = _begin(x, eps, weight=weight, bias=bias)
-    centred = z - xp.mean(z, axis=-1, keepdims=True)
+    centred, _ = _centred(z, -1)
     variance = xp.mean(centred * centred, axis=-1, keepdims=True)
     return _finish(centred / xp.sqrt(variance + eps), x, weight, bias)
 
@@ -65,9 +65,8 @@ def batch_statistics(x: Array) -> tuple[Array, Array]:
     if n < 2:
         raise ShapeError(f"x has {n} tokens (all axes but d): expected at least 2 to take a variance of")
     z = xp.reshape(xp.astype(x, working_dtype("x", x)), (n, int(x.shape[-1])))
-    mean = xp.mean(z, axis=0)
-    centred = z - mean
-    return mean, xp.mean(centred * centred, axis=0)
+    centred, mean = _centred(z, 0)
+    return xp.squeeze(mean, axis=0), xp.mean(centred * centred, axis=0)
 
 
 def batch_norm(
@@ -113,6 +112,14 @@ def _begin(x: Array, eps: float, **vectors: Array | None) -> Array:
                     f"{name} has shape {tuple(vector.shape)} but x has {d} components (axis d): expected ({d},)"
                 )
     return namespace(x).astype(x, working)
+
+
+def _centred(z: Array, axis: int) -> tuple[Array, Array]:
+    """z less its mean along an axis, and the mean. In two steps: the mean of large numbers has been rounded."""
+    xp = namespace(z)
+    about = xp.mean(z, axis=axis, keepdims=True)
+    rest = xp.mean(z - about, axis=axis, keepdims=True)
+    return z - about - rest, about + rest
 
 
 def _finish(z: Array, x: Array, weight: Array | None, bias: Array | None) -> Array:
