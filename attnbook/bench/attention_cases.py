@@ -42,9 +42,8 @@ def overhead(t: int) -> Callable[[Setting], Finding]:
 
 
 def window_mask(t: int, window: int, device: str) -> Tensor:
-    """The booleans (t, t) that a user of torch's attention has to make for a causal window."""
-    behind = torch.arange(t, device=device)[:, None] - torch.arange(t, device=device)
-    return (behind >= 0) & (behind < window)
+    """The booleans (t, t) that a user of torch's attention has to make for a causal window; nothing larger is made."""
+    return torch.ones(t, t, dtype=torch.bool, device=device).tril_().triu_(1 - window)
 
 
 def window_forward(setting: Setting) -> Finding:

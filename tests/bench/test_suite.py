@@ -52,6 +52,12 @@ def test_a_side_that_is_wrong_is_not_timed(name, tiny, monkeypatch):
     assert verdict.why.startswith("attnbook and sdpa, mask differ by")
 
 
+def test_the_window_of_the_other_side_is_the_window():
+    """A query sees itself and the two before it."""
+    expected = [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
+    assert attention_cases.window_mask(5, 3, "cpu").int().tolist() == expected
+
+
 def test_flex_without_a_compiler_is_not_run(monkeypatch):
     """It says what is missing, and is no pass."""
     from torch._inductor.exc import InvalidCxxCompiler
