@@ -10,6 +10,8 @@ makes differently, is simply evaluated: slower, never wrong.
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import types
 from typing import Any
 
@@ -43,6 +45,7 @@ def attention_mask(
     """
     from transformers.utils.import_utils import is_tracing
 
+    check_uses_the_interface(type(others.get("config")).__module__)
     booleans = functools.partial(
         masking.sdpa_mask,
         batch_size=batch_size, q_length=q_length, kv_length=kv_length, kv_offset=kv_offset, mask_function=mask_function,
@@ -68,6 +71,19 @@ def attention_mask(
     if words is None:
         return booleans()  # type: ignore[no-any-return]
     return LazyMask(words, booleans, shape=(batch_size, 1, q_length, kv_length), device=device)
+
+
+@functools.cache
+def check_uses_the_interface(configuration: str) -> None:
+    """Raises ValueError for a model that asks for masks but attends by itself: it would add our booleans to its scores.
+
+    `configuration` is the module of the model's configuration; its models are in the module beside it.
+    """
+    models = sys.modules.get(configuration.replace(".configuration_", ".modeling_"))
+    if ".configuration_" not in configuration or models is None:
+        return
+    if "ALL_ATTENTION_FUNCTIONS" not in inspect.getsource(models):
+        raise ValueError(f"{models.__name__} has an attention of its own and calls no other: use 'eager'")
 
 
 def alike(one: Any, other: Any, tensors: list[Tensor] | None = None) -> bool:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from transformers import AttentionInterface, masking_utils
+from transformers import AttentionInterface, BloomConfig, BloomForCausalLM, masking_utils
 
 import attnbook.api
 import attnbook.integrations.transformers as integration
@@ -350,3 +350,11 @@ def test_a_bias_is_cut_to_the_keys_that_a_cache_holds():
     hidden = torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0]]).bool()
     expected = average((scores(q, k[:, :, :4]) + bias[..., :4]).masked_fill(hidden, -torch.inf), v[:, :, :4])
     torch.testing.assert_close(attend(Module(), q, k, v, mask, position_bias=bias)[0], expected)
+
+
+def test_a_model_that_attends_by_itself_is_refused():
+    """Bloom asks for masks and adds them to its scores: booleans would be added as 1 and 0."""
+    config = BloomConfig(vocab_size=97, hidden_size=42, n_layer=1, n_head=3)
+    config._attn_implementation = "attnbook"
+    with pytest.raises(ValueError, match=r"modeling_bloom has an attention of its own and calls no other: use 'eager'"):
+        BloomForCausalLM(config)(tokens(1, 5))
