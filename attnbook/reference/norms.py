@@ -115,7 +115,7 @@ def _begin(x: Array, eps: float, **vectors: Array | None) -> Array:
 
 
 def _centred(z: Array, axis: int) -> tuple[Array, Array]:
-    """z less its mean along an axis, and the mean. In two steps: the mean of large numbers has been rounded."""
+    """What z is more than its mean along an axis, and that mean: taken twice, for of large numbers it is rounded."""
     xp = namespace(z)
     about = xp.mean(z, axis=axis, keepdims=True)
     rest = xp.mean(z - about, axis=axis, keepdims=True)
