@@ -45,7 +45,6 @@ def attention_mask(
     """
     from transformers.utils.import_utils import is_tracing
 
-    check_uses_the_interface(type(others.get("config")).__module__)
     booleans = functools.partial(
         masking.sdpa_mask,
         batch_size=batch_size, q_length=q_length, kv_length=kv_length, kv_offset=kv_offset, mask_function=mask_function,
@@ -54,6 +53,7 @@ def attention_mask(
     )  # fmt: skip
     if is_tracing(attention_mask):
         return booleans(q_offset=q_offset)  # type: ignore[no-any-return]
+    check_uses_the_interface(type(others.get("config")).__module__)
     begin = int(q_offset)  # now: a static cache moves this tensor on, perhaps before a lazy mask is read
     booleans = functools.partial(booleans, q_offset=begin)
 
