@@ -122,15 +122,42 @@ def test_padding_that_is_never_seen(impl):
 
 @pytest.mark.parametrize("impl", ["reference", "tiled", "sdpa", "auto"])
 def test_a_mask_that_is_no_number(impl):
-    """A NaN or +inf in a floating mask spoils the row of that query, no other."""
+    """A NaN or +inf in a floating mask spoils the row of that query, no other, and no gradient of a key it hides."""
     q, k, v, _, _ = sample("plain", "long")
+    rest = [i for i in range(19) if i != 5]
     for bad in (np.nan, np.inf):
         mask = np.zeros((19, 23))
+        mask[5, 9] = -np.inf
+        before, clean_leaves = call(impl, q, k, v, {"mask": mask})
         mask[5, 7] = bad
-        out = call(impl, q, k, v, {"mask": mask})[0]
-        rest = [i for i in range(19) if i != 5]
-        assert out[:, :, 5].isnan().all()
-        torch.testing.assert_close(out[:, :, rest], call(impl, q, k, v, {})[0][:, :, rest])
+        after, leaves = call(impl, q, k, v, {"mask": mask})
+        assert after[:, :, 5].isnan().all()
+        torch.testing.assert_close(after[:, :, rest], before[:, :, rest])
+        if impl == "reference":  # promises it of q, k and v only
+            continue
+        expected = torch.autograd.grad(before.sum(), clean_leaves)
+        for x, y in zip(torch.autograd.grad(after.sum(), leaves)[1:], expected[1:], strict=True):
+            torch.testing.assert_close(x[:, :, 9], y[:, :, 9])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_gradients_of_a_short_call(place, bad):
+    """A causal call with as many key heads as query heads, in q and k: what is not finite reaches no hidden key."""
+    g = torch.Generator().manual_seed(2)
+    tensors = [torch.randn(1, 2, 67, 8, generator=g) for _ in "qkv"]
+    tensors[1 - place][..., 0].abs_()  # then a score of −inf is one whose weight is 0: the output stays finite
+    found = []
+    for value in (0.0, bad):
+        leaves = [x.clone() for x in tensors]
+        leaves[place][:, :, 41, 0] = value
+        leaves = [x.requires_grad_() for x in leaves]
+        out = attention(*leaves, is_causal=True)
+        found.append(torch.autograd.grad(out.sum(), leaves))
+    for n, (x, y) in enumerate(zip(*found, strict=True)):
+        # Row 41 of q sees keys 0 to 41; key 41 is seen by rows 41 and later, which see all keys.
+        keep = {0: slice(42, None) if n else [i for i in range(67) if i != 41], 1: slice(0, 0) if n else slice(0, 41)}
+        torch.testing.assert_close(y[:, :, keep[place]], x[:, :, keep[place]])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
