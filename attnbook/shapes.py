@@ -99,6 +99,7 @@ def check_attention(q: Shaped, k: Shaped, v: Shaped) -> AttentionSizes:
 
 def check_mask(mask: Shaped, sizes: AttentionSizes) -> None:
     """Raises ShapeError unless the mask broadcasts to the scores' shape, aligned at the last axis."""
+    check_shaped("mask", mask)
     shape = tuple(int(size) for size in mask.shape)
     if len(shape) > 4:
         raise ShapeError(f"mask has {len(shape)} axes {shape}: expected at most 4, (b, h, t_q, t_kv) = {sizes.scores}")
@@ -121,6 +122,8 @@ def check_options(
     sinks: Shaped | None = None,
 ) -> None:
     """Raises ValueError for an option out of its range, ShapeError for slopes or sinks that don't fit the heads."""
+    if not isinstance(is_causal, bool) and not hasattr(is_causal, "dtype") and is_causal not in (0, 1):
+        raise ValueError(f"is_causal is {is_causal!r}: expected True or False")
     check_window(window, is_causal=is_causal)
     if softcap is not None and not (_is_real(softcap) and 0 < softcap < math.inf):
         raise ValueError(f"softcap is {softcap!r}: expected a finite number above 0, or None for no cap")
@@ -132,7 +135,10 @@ def check_options(
         ("alibi_slopes", alibi_slopes, ((sizes.n_heads,), (sizes.b, sizes.n_heads))),
         ("sinks", sinks, ((sizes.n_heads,),)),
     ):
-        if x is not None and tuple(int(size) for size in x.shape) not in shapes:
+        if x is None:
+            continue
+        check_shaped(name, x)
+        if tuple(int(size) for size in x.shape) not in shapes:
             expected = " or ".join(f"{axes} = {shape}" for axes, shape in zip(("(h,)", "(b, h)"), shapes, strict=False))
             raise ShapeError(f"{name} has shape {tuple(int(size) for size in x.shape)}: expected {expected}")
 
@@ -218,6 +224,7 @@ def check_moe(x: Shaped, router_weight: Shaped, w_gate: Shaped, w_up: Shaped, w_
 
     x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d).
     """
+    check_shaped("x", x)
     if len(x.shape) not in (2, 3):
         raise ShapeError(f"x has {len(x.shape)} axes {tuple(x.shape)}: expected 2, (t, d), or 3, (b, t, d)")
     check_axes("router_weight", router_weight, "e d")
@@ -274,11 +281,18 @@ def _check_experts(names: Sequence[str], weights: Sequence[Shaped], e: int, d: i
 
 def check_axes(name: str, x: Shaped, axes: str) -> None:
     """Raises ShapeError unless x has as many axes as `axes` names, letters of `AXES` as in `"b h t d"`."""
+    check_shaped(name, x)
     names = axes.split()
     if len(x.shape) != len(names):
         shape = tuple(int(size) for size in x.shape)
         meant = ", ".join(AXES[letter] for letter in names)
         raise ShapeError(f"{name} has {len(shape)} axes {shape}: expected {len(names)}, ({', '.join(names)}): {meant}")
+
+
+def check_shaped(name: str, x: object) -> None:
+    """Raises TypeError for what has no shape, as a list or None."""
+    if not hasattr(x, "shape"):
+        raise TypeError(f"{name} is a {type(x).__name__}: expected an array or a tensor")
 
 
 def _check_equal(name: str, size: int, other: str, expected: int, words: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 
 from attnbook.errors import DTypeError
+from attnbook.shapes import check_shaped
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor. (Neither library is imported to name its type.)"""
@@ -54,6 +55,7 @@ def check_floating(name: str, x: Array) -> None:
 
 def check_alike(name: str, x: Array, q: Array) -> None:
     """Raises TypeError unless x comes from the library of q, ValueError unless it lies on the device of q."""
+    check_shaped(name, x)
     of_x, of_q = (namespace(array).__name__.rpartition(".")[2] for array in (x, q))
     if of_x != of_q:
         raise TypeError(f"{name} comes from {of_x} but q from {of_q}: they must come from one library")
@@ -62,8 +64,8 @@ def check_alike(name: str, x: Array, q: Array) -> None:
 
 
 def is_floating(x: Array) -> bool:
-    """Does x hold real floating-point numbers (bfloat16 included)?"""
-    return bool(namespace(x).isdtype(x.dtype, "real floating"))
+    """Does x hold real floating-point numbers of at most 64 bits (bfloat16 included, NumPy's longdouble not)?"""
+    return bool(namespace(x).isdtype(x.dtype, "real floating")) and x.dtype.itemsize <= 8
 
 
 def lowest(x: Array) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,9 +56,27 @@ def check_whole(name: str, x: int, low: int, high: int | None = None, *, why: st
         raise ValueError(f"{name} is {x!r}: expected a whole number, {expected}{why}")
 
 
+def whole_numbers(name: str, x: Any) -> list[int]:
+    """Tensor, array or iterable of whole numbers as a list; DTypeError for fractions, TypeError for anything else."""
+    found = x.tolist() if hasattr(x, "tolist") else x
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise TypeError(f"{name} is {x!r}: expected a list of whole numbers")
+    found = list(found)
+    for i, n in enumerate(found):
+        if isinstance(n, bool) or not (isinstance(n, numbers.Integral) or (isinstance(n, Tensor) and n.ndim == 0)):
+            raise DTypeError(f"{name}[{i}] is {n!r}: expected a whole number")
+        if isinstance(n, Tensor) and (n.is_floating_point() or n.is_complex() or n.dtype == torch.bool):
+            raise DTypeError(f"{name}[{i}] has dtype {n.dtype}: expected a whole number")
+    return [int(n) for n in found]
+
+
 def empty_like(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Memory of x's dtype and device that holds anything, NaN too, until it is written."""
-    return torch.empty(shape, dtype=x.dtype, device=x.device)
+    """Memory of x's dtype and device that holds anything, NaN too, until it is written.
+
+    An ordinary tensor also inside `torch.inference_mode`: one made there could not be written to outside it.
+    """
+    with torch.inference_mode(False):
+        return torch.empty(shape, dtype=x.dtype, device=x.device)
 
 
 def _pairs(k: Tensor, v: Tensor, stored: tuple[Tensor, Tensor] | None) -> tuple[tuple[str, Tensor, str, Tensor], ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnbook.errors import ShapeError
-from attnbook.reference.kv_cache.checks import check_append, check_batch, check_whole, empty_like
+from attnbook.reference.kv_cache.checks import check_append, check_batch, check_whole, empty_like, whole_numbers
 from attnbook.reference.kv_cache.pages import check_table, gather, needed, places
 
 
@@ -46,8 +46,10 @@ class PagedKVCache:
         check_append(k_pages, v_pages, None)
         n_pages, _, page_size, _ = k_pages.shape
         cache = cls(n_pages, page_size)
-        lengths = [int(n) for n in lengths]
-        table = [[int(page) for page in row] for row in page_table]
+        lengths = whole_numbers("lengths", lengths)
+        if not isinstance(page_table, Iterable):
+            raise TypeError(f"page_table is {page_table!r}: expected a row of page numbers for each sequence")
+        table = [whole_numbers(f"page_table[{b}]", row) for b, row in enumerate(page_table)]
         check_table(table, lengths, n_pages, page_size)
         cache._table = [row[: needed(n, page_size)] for row, n in zip(table, lengths, strict=True)]
         taken = {page for row in cache._table for page in row}
@@ -90,7 +92,7 @@ class PagedKVCache:
     def _new_lengths(new_lengths: Tensor | Iterable[int] | None, b: int, t_new: int) -> list[int]:
         if new_lengths is None:
             return [t_new] * b
-        new = [int(n) for n in new_lengths]
+        new = whole_numbers("new_lengths", new_lengths)
         if len(new) != b:
             raise ShapeError(f"new_lengths has {len(new)} sequences (axis b) but k has {b}: they must be equal")
         for i, n in enumerate(new):
@@ -182,7 +184,7 @@ class PagedKVCache:
 
         Raises ShapeError for another number of sequences, ValueError for a length below 0 or above the present one.
         """
-        wanted = [int(n) for n in lengths]
+        wanted = whole_numbers("lengths", lengths)
         if len(wanted) != len(self._lengths):
             raise ShapeError(
                 f"lengths has {len(wanted)} sequences (axis b) but the cache has {len(self._lengths)}: must be equal"
