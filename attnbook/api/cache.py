@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from attnbook.api.attention import attention
+from attnbook.api.call import brought
 from attnbook.reference.kv_cache import KVCache, PagedKVCache, RingKVCache
 from attnbook.reference.kv_cache import attend as attend_through
 
@@ -35,5 +36,12 @@ def attend(
     What each cache makes of masks, windows and lengths, and what is raised: `attnbook.reference.attend`. Besides,
     what `attention` raises for `impl`.
     """
+    if not isinstance(q, Tensor):
+        raise TypeError(f"q is a {type(q).__name__}: expected a torch tensor, for that is what a cache keeps")
+    if not isinstance(cache, KVCache | RingKVCache | PagedKVCache):
+        raise TypeError(f"cache is a {type(cache).__name__}: expected a KVCache, RingKVCache or PagedKVCache")
+    for name in ("alibi_slopes", "sinks"):
+        if name in options:
+            options[name] = brought(name, options[name], q)
     through = functools.partial(attention, impl=impl)
     return attend_through(q, cache, attention=through, is_causal=is_causal, window=window, **options)

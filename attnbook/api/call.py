@@ -55,15 +55,16 @@ def checked(
     mask: Tensor | None,
     is_causal: bool,
     window: int | None,
-    alibi_slopes: Tensor | None,
+    alibi_slopes: Any,
     softcap: float | None,
-    sinks: Tensor | None,
+    sinks: Any,
     scale: float | None,
     return_lse: bool,
 ) -> Call:
     """The call, or the error that says which axis, dtype, device or option is wrong."""
     q, k, v = cast(q, k, v)
     sizes = sizes_of(q, k, v)
+    alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
     check_options(
         sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
     )
@@ -71,6 +72,45 @@ def checked(
     if mask is not None:
         check_mask_of(mask, sizes)
     return Call(q, k, v, mask, bool(is_causal), window, alibi_slopes, softcap, sinks, scale, return_lse, sizes)
+
+
+def brought(name: str, x: Any, q: Any) -> Any:
+    """Slopes or sinks that are a list or an array of another library, in q's library, on its device.
+
+    They are settings more often than tensors: `alibi_slopes(8)` is a NumPy array. float32, or float64 for float64 q.
+    What comes from q's library already stays as it is. Raises TypeError where there is no number.
+    """
+    if x is None or (isinstance(x, Tensor) == isinstance(q, Tensor) and hasattr(x, "shape")):
+        return x
+    try:
+        return _as_tensor(x, q) if isinstance(q, Tensor) else _as_array(x, q)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} is {x!r}: expected a floating-point number for each head") from error
+
+
+def _as_tensor(x: Any, q: Tensor) -> Tensor:
+    if isinstance(x, list | tuple):
+        found = torch.tensor(x)
+    else:
+        import numpy
+
+        found = torch.from_numpy(numpy.array(x))  # copied: it may be read-only, or run backwards
+    if found.dtype == torch.bool or found.is_complex():
+        raise TypeError(f"dtype {found.dtype}")
+    return found.to(device=q.device, dtype=working_dtype(q))
+
+
+def _as_array(x: Any, q: Any) -> Any:
+    import numpy
+
+    if isinstance(x, Tensor):
+        x = x.detach().cpu().to(working_dtype(x))  # NumPy has no bfloat16
+    return numpy.asarray(x, dtype=numpy.float64 if q.dtype == numpy.float64 else numpy.float32)
+
+
+def working_dtype(x: Tensor) -> torch.dtype:
+    """float64 for float64, float32 for shorter floats."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def check_tensors(

@@ -10,10 +10,11 @@ from torch import Tensor
 from attnbook import reference
 from attnbook.api import operators_varlen
 from attnbook.api.autocast import cast, is_on, off
-from attnbook.api.call import check_tensors
+from attnbook.api.call import brought, check_tensors
 from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
 from attnbook.api.symbolic import check_mask_of, packed_sizes_of
 from attnbook.api.traced import traced
+from attnbook.errors import ShapeError
 from attnbook.shapes import AttentionSizes, check_options
 from attnbook.tiled.varlen import attention_varlen as tiled_varlen
 
@@ -52,6 +53,7 @@ def attention_varlen(
     Raises ShapeError for `cu_seqlens` that don't start at 0, fall, or end outside; otherwise what `attention` raises.
     While traced by torch.compile these values are checked when the compiled function runs. Layout: Dao 2023.
     """
+    alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
     options = {
         "mask": mask, "is_causal": is_causal, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap,
         "sinks": sinks, "scale": scale, "return_lse": return_lse,
@@ -82,16 +84,17 @@ def checked_varlen(
     mask: Tensor | None = None,
     is_causal: bool = False,
     window: int | None = None,
-    alibi_slopes: Tensor | None = None,
+    alibi_slopes: Any = None,
     softcap: float | None = None,
-    sinks: Tensor | None = None,
+    sinks: Any = None,
     scale: float | None = None,
     return_lse: bool = False,
 ) -> Choice:
     """What runs the call; raises for everything that shapes, dtypes and options say, not for values."""
     check_impl(impl)
     sizes = packed_sizes_of(q, k, v)
-    n = len(cu_seqlens_q) - 1
+    n = _count(cu_seqlens_q) - 1
+    alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
     heads = (sizes.n_heads, sizes.n_kv_heads)
     packed = AttentionSizes(n, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v)
     check_options(
@@ -101,3 +104,12 @@ def checked_varlen(
     if mask is not None:
         check_mask_of(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
     return choose_varlen(q, impl)
+
+
+def _count(cu_seqlens_q: Any) -> int:
+    """How many numbers there are; raises ShapeError where there is no axis to count along."""
+    shape = getattr(cu_seqlens_q, "shape", None)
+    if shape == () or not hasattr(cu_seqlens_q, "__len__"):
+        what = "a single number" if shape == () else f"a {type(cu_seqlens_q).__name__}"
+        raise ShapeError(f"cu_seqlens_q is {what}: expected one axis, a number more than there are sequences")
+    return len(cu_seqlens_q)
