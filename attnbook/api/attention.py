@@ -14,7 +14,7 @@ from torch import Tensor
 from attnbook import reference, tiled
 from attnbook.api import operators, sdpa
 from attnbook.api.autocast import is_on, off
-from attnbook.api.call import Call, checked
+from attnbook.api.call import Call, brought, checked, not_dense
 from attnbook.api.choose import check_library, choose
 from attnbook.api.traced import traced
 from attnbook.tiled.decode import takes_decode
@@ -44,7 +44,7 @@ def attention(
     - `mask` broadcasts to (b, n_heads, t_q, t_kv): booleans, True = may attend, or floats to be added, −inf hides.
     - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; `window`: only the last `window` of those.
     - `scale` (1/√d where None), then `softcap` c as c · tanh(s / c), then `alibi_slopes` (h,) or (b, h), then the mask.
-    - `sinks` (h,): one score more a row, without a value.
+    - `sinks` (h,): one score more a row, without a value. They and the slopes may be lists or NumPy arrays, too.
     - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"triton"`, or `"auto"`,
       which `explain` tells you more about.
 
@@ -57,12 +57,15 @@ def attention(
     The formula, its parts and their sources: `attnbook.reference.attention`.
     """
     if not isinstance(q, Tensor):
+        alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
         options = {
             "mask": mask, "is_causal": is_causal, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap,
             "sinks": sinks, "scale": scale, "return_lse": return_lse,
         }  # fmt: skip
         check_library(q, impl)
         return reference.attention(q, k, v, **options)
+    if q.is_nested or q.layout != torch.strided:
+        raise not_dense("q", q)
     if impl == "auto" and mask is window is alibi_slopes is softcap is sinks is None and not return_lse:
         out = None if torch.compiler.is_compiling() else sdpa.shortcut(q, k, v, is_causal, scale)
         if out is not None:

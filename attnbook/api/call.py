@@ -105,7 +105,10 @@ def _as_array(x: Any, q: Any) -> Any:
 
     if isinstance(x, Tensor):
         x = x.detach().cpu().to(working_dtype(x))  # NumPy has no bfloat16
-    return numpy.asarray(x, dtype=numpy.float64 if q.dtype == numpy.float64 else numpy.float32)
+    found = numpy.asarray(x)
+    if found.dtype.kind not in "fiu":
+        raise TypeError(f"dtype {found.dtype}")
+    return found.astype(numpy.float64 if q.dtype == numpy.float64 else numpy.float32)
 
 
 def working_dtype(x: Tensor) -> torch.dtype:
@@ -113,10 +116,19 @@ def working_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def not_dense(name: str, x: Tensor) -> TypeError:
+    """The error for a tensor that is sparse or nested: it has no rows of one length to be read."""
+    kind = "nested" if x.is_nested else f"of layout {x.layout}"
+    return TypeError(f"{name} is {kind}: expected a dense tensor (sequences of many lengths: attention_varlen)")
+
+
 def check_tensors(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, alibi_slopes: Tensor | None, sinks: Tensor | None
 ) -> None:
     """Raises TypeError, ValueError or DTypeError unless all are tensors of one device and of fitting dtypes."""
+    for name, keys in (("k", k), ("v", v)):
+        if isinstance(keys, Tensor) and (keys.is_nested or keys.layout != torch.strided):
+            raise not_dense(name, keys)
     dtype, device = q.dtype, q.device
     fits = isinstance(k, Tensor) and isinstance(v, Tensor) and k.dtype == v.dtype == dtype
     fits = fits and k.device == v.device == device

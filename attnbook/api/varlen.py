@@ -10,7 +10,7 @@ from torch import Tensor
 from attnbook import reference
 from attnbook.api import operators_varlen
 from attnbook.api.autocast import cast, is_on, off
-from attnbook.api.call import brought, check_tensors
+from attnbook.api.call import brought, check_tensors, not_dense
 from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
 from attnbook.api.symbolic import check_mask_of, packed_sizes_of
 from attnbook.api.traced import traced
@@ -92,6 +92,8 @@ def checked_varlen(
 ) -> Choice:
     """What runs the call; raises for everything that shapes, dtypes and options say, not for values."""
     check_impl(impl)
+    if q.is_nested or q.layout != torch.strided:
+        raise not_dense("q", q)
     sizes = packed_sizes_of(q, k, v)
     n = _count(cu_seqlens_q) - 1
     alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
@@ -110,6 +112,6 @@ def _count(cu_seqlens_q: Any) -> int:
     """How many numbers there are; raises ShapeError where there is no axis to count along."""
     shape = getattr(cu_seqlens_q, "shape", None)
     if shape == () or not hasattr(cu_seqlens_q, "__len__"):
-        what = "a single number" if shape == () else f"a {type(cu_seqlens_q).__name__}"
+        what = "one number" if shape == () else f"of type {type(cu_seqlens_q).__name__}"
         raise ShapeError(f"cu_seqlens_q is {what}: expected one axis, a number more than there are sequences")
     return len(cu_seqlens_q)
