@@ -12,8 +12,4 @@ class DTypeError(TypeError):
 
 
 class BackendUnavailable(RuntimeError):
-    """An implementation was asked for by name and cannot run here; the text says what is missing.
-
-    Reserved: the one implementation there is, `attnbook.reference`, runs wherever its arrays do, so nothing raises
-    this yet.
-    """
+    """An implementation was asked for by name and cannot run this call here; the text says what is missing."""

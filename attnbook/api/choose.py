@@ -21,7 +21,10 @@ from attnbook.tiled.decode import takes_decode
 
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa", "triton")
 
-NO_KERNELS = "triton needs a CUDA device and its kernels: they come with attnbook.kernels, which this version lacks"
+NO_KERNELS = (
+    "triton needs a CUDA device, or its interpreter where TRITON_INTERPRET=1 asks for it, and kernels: they come with "
+    "attnbook.kernels, which this version lacks"
+)
 
 
 class Choice(NamedTuple):
@@ -180,6 +183,8 @@ def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
         missing = unavailable(call, impl)
         if missing is None and impl == "sdpa":
             missing = unfit(call)
+        if missing is None and impl == "tiled" and unfit(call) is not None:
+            missing = NOT_ASKED
         if missing is None:
             missing = SLOWER[impl]
         yield impl, missing

@@ -38,6 +38,8 @@ class Explanation:
 def explain(q: Any, k: Any, v: Any, *packed: Any, impl: str = "auto", **options: Any) -> Explanation:
     """What `attention(q, k, v, **options)` would run; raises what it would raise. No attention is calculated.
 
+    Arrays that are no torch tensors are not looked at: the reference is the only one that takes them.
+
     With `cu_seqlens_q` and `cu_seqlens_k`, by position or name, what `attention_varlen` would run. The answer comes
     from the same functions that choose for both, so it holds for these tensors: their sizes, dtype and device, whether
     they need gradients, and whether they are finite.

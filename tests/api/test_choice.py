@@ -146,6 +146,9 @@ def test_an_explanation_can_be_read():
     named = explain(*inputs(d_v=D), impl="reference")
     assert (named.impl, named.why) == ("reference", "it was asked for by name")
     assert named.rejected["sdpa"].startswith("it can")
+    assert named.rejected["tiled"] == "it can, and is not faster here than torch's own"
+    window = explain(*inputs(), is_causal=True, window=5, impl="reference")  # the tiles are faster at this
+    assert window.rejected["tiled"] == "it can, and another was asked for by name"
 
 
 def test_explain_raises_what_the_call_would():
@@ -162,7 +165,7 @@ MISSING = [
     ({"impl": "sdpa", "softcap": 3.0}, "sdpa has no softcap"),
     ({"impl": "sdpa", "sinks": torch.zeros(6)}, "sdpa has no sinks"),
     ({"impl": "sdpa", "return_lse": True}, "sdpa returns no lse"),
-    ({"impl": "triton"}, "triton needs a CUDA device and its kernels: they come with attnbook.kernels"),
+    ({"impl": "triton"}, "triton needs a CUDA device, or its interpreter where TRITON_INTERPRET=1"),
 ]
 
 
