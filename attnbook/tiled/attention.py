@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnbook.tiled.backward import attention_backward
+from attnbook.tiled.backward import backward_from_saved
 from attnbook.tiled.forward import attention_forward
+from attnbook.tiled.once import Once
 
 
 def attention(
@@ -82,25 +84,6 @@ class _Attention(torch.autograd.Function):
         if grad_out is None:
             grad_out = torch.zeros((), dtype=out.dtype, device=out.device).expand(out.shape)
         needs = dict(zip(("needs_mask", "needs_alibi", "needs_sinks"), ctx.needs_input_grad[3:6], strict=True))
-        grads = _Backward.apply(grad_out, grad_lse, *tensors, out, lse, ctx.options | needs)  # type: ignore[no-untyped-call]
+        calculate = partial(backward_from_saved, **ctx.options, **needs)
+        grads = Once.apply("attention", calculate, grad_out, grad_lse, *tensors, out, lse)  # type: ignore[no-untyped-call]
         return *grads, None
-
-
-class _Backward(torch.autograd.Function):
-    """The gradient is a Function of its own only to say clearly that it cannot be differentiated again."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor | None, ...]:
-        grad_out, grad_lse, q, k, v, mask, slopes, sinks, out, lse, options = inputs
-        return attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, slopes, sinks, **options)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> None:
-        raise RuntimeError(
-            "attnbook.tiled.attention can be differentiated once: its gradient is calculated in tiles and has no "
-            "gradient of its own; attnbook.reference.attention can be differentiated again"
-        )

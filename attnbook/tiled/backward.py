@@ -14,6 +14,7 @@ Dao et al. 2022 (algorithm 4), Dao 2023 (algorithm 2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -128,6 +129,12 @@ def attention_backward(
         None if alibi_slopes is None else _like(grads.slopes, alibi_slopes),
         None if sinks is None else _like(grads.sinks, sinks),
     )
+
+
+def backward_from_saved(grad_out: Tensor, grad_lse: Tensor | None, *saved: Tensor, **options: Any) -> Any:
+    """`attention_backward`, with what a forward pass saved in its order: its six tensors, then out and lse."""
+    q, k, v, mask, slopes, sinks, out, lse = saved
+    return attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, slopes, sinks, **options)
 
 
 def _like(grad: Tensor | None, x: Tensor) -> Tensor | None:

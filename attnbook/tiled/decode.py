@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from attnbook.shapes import AttentionSizes
-from attnbook.tiled.backward import attention_backward
+from attnbook.tiled.backward import backward_from_saved
 from attnbook.tiled.lanes import Stack
 from attnbook.tiled.once import Once
 from attnbook.tiled.plan import KeyTile, QueryTile, Range, seen_by_all, seen_by_some
@@ -250,11 +250,6 @@ class _Decode(torch.autograd.Function):
         if grad_out is None:
             grad_out = torch.zeros_like(out)
         needs = dict(zip(("needs_mask", "needs_alibi", "needs_sinks"), ctx.needs_input_grad[3:6], strict=True))
-        calculate = partial(_backward, options=ctx.options | needs)
+        calculate = partial(backward_from_saved, **ctx.options, **needs)
         grads = Once.apply("decode", calculate, grad_out, grad_lse, *tensors, out, lse)  # type: ignore[no-untyped-call]
         return *grads, None
-
-
-def _backward(grad_out: Tensor, grad_lse: Tensor | None, *inputs: Tensor, options: dict[str, Any]) -> Any:
-    q, k, v, mask, slopes, sinks, out, lse = inputs
-    return attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, slopes, sinks, **options)

@@ -17,9 +17,12 @@ class Once(torch.autograd.Function):
     """`Once.apply(name, calculate, *tensors)` is calculate(*tensors); whoever differentiates it gets a RuntimeError."""
 
     @staticmethod
-    def forward(ctx: Any, name: str, calculate: Callable[..., Any], *tensors: Tensor | None) -> Any:
-        ctx.name = name
+    def forward(name: str, calculate: Callable[..., Any], *tensors: Tensor | None) -> Any:
         return calculate(*tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.name = inputs[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> None:

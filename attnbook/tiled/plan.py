@@ -132,8 +132,3 @@ def _edges(tile: Range, free: Range) -> tuple[Range, ...]:
         return (tile,)
     parts = ((start, min(stop, free[0])), (max(start, free[1]), stop))
     return tuple(part for part in parts if part[0] < part[1])
-
-
-def tiles_visited(query_tiles: Iterator[QueryTile]) -> int:
-    """How many tiles of scores are calculated: what the work is proportional to, where a dense mask costs all."""
-    return sum(len(tile.keys) for tile in query_tiles)

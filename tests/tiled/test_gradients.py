@@ -147,7 +147,7 @@ def test_it_can_be_differentiated_once(normal):
     """A second time is an error that says so and what to use; a first with create_graph is none."""
     q, k, v = (x.requires_grad_() for x in inputs(normal))
     (grad,) = torch.autograd.grad(attention(q, k, v).sum(), q, create_graph=True)
-    text = r"^attnbook\.tiled\.attention can be differentiated once: .*; attnbook\.reference\.attention can be"
+    text = r"^attnbook\.tiled\.attention can be differentiated once: .*; attnbook\.reference can be"
     with pytest.raises(RuntimeError, match=text):
         grad.sum().backward()
 

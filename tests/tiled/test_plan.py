@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from attnbook.tiled.plan import KeyTile, QueryTile, band, plan, seen_by_all, seen_by_some, tiles_visited
+from attnbook.tiled.plan import KeyTile, QueryTile, band, plan, seen_by_all, seen_by_some
 from tests.tolerance import visible
 
 RULES = [(False, None), (True, None), (True, 1), (True, 2), (True, 4), (True, 5), (True, 99)]
@@ -55,6 +55,10 @@ def test_the_drawing_of_the_module():
     assert tile == QueryTile(3, 6, (KeyTile(0, 6, ((0, 2), (4, 6))),))
     assert seen_by_some(3, 6, 9, 9, True, 4) == (0, 6)
     assert seen_by_all(3, 6, 9, 9, True, 4) == (2, 4)
+
+
+def tiles_visited(query_tiles):
+    return sum(len(tile.keys) for tile in query_tiles)
 
 
 def test_work_is_what_is_seen():
