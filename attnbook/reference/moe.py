@@ -63,13 +63,14 @@ def moe(
     The router works in float32 (float64 for float64 x), and so do the experts here. A NaN stays in its token's row of
     y. An expert without tokens has weight gradients of exactly 0. t may be 0.
 
-    Raises ShapeError, ValueError and DTypeError, naming axis, expectation and value. All of x's dtype and device;
-    router_weight may also be float32 where x is shorter.
+    Raises ShapeError, ValueError and DTypeError, naming axis, expectation and value, TypeError for anything but torch
+    tensors. All of x's dtype and device; router_weight may also be float32 where x is shorter.
     """
     sizes = check_moe(x, router_weight, w_gate, w_up, w_down)
     check_routing(sizes, top_k=top_k, scoring=scoring, selection_bias=selection_bias, routed_scale=routed_scale,
                   capacity_factor=capacity_factor, shared=shared)  # fmt: skip
-    check_kinds(x, router_weight, w_gate, w_up, w_down, selection_bias, shared)
+    check_kinds(x, router_weight, selection_bias, {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
+                | {f"shared[{i}]": w for i, w in enumerate(shared or ())})  # fmt: skip
     with torch.autocast(x.device.type, enabled=False):  # float32 means float32
         token = x.flatten(0, -2)  # (t, d), all sequences one after another
         info = route(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
@@ -98,16 +99,14 @@ def swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor) -> Tensor:
     return (F.silu(x @ gate) * (x @ up)) @ down
 
 
-def check_kinds(
-    x: Tensor,
-    router_weight: Tensor,
-    w_gate: Tensor,
-    w_up: Tensor,
-    w_down: Tensor,
-    selection_bias: Tensor | None,
-    shared: tuple[Tensor, Tensor, Tensor] | None,
-) -> None:
-    """Raises DTypeError for a dtype and ValueError for a device that differs from x's."""
+def check_kinds(x: Tensor, router_weight: Tensor, selection_bias: Tensor | None, experts: dict[str, Tensor]) -> None:
+    """Raises TypeError for anything but tensors, DTypeError for a dtype and ValueError for a device other than x's."""
+    others = experts | {"router_weight": router_weight}
+    if selection_bias is not None:
+        others["selection_bias"] = selection_bias
+    for name, w in {"x": x, **others}.items():
+        if not isinstance(w, Tensor):
+            raise TypeError(f"{name} is a {type(w).__name__}: expected a torch tensor")
     if not x.is_floating_point():
         raise DTypeError(f"x has dtype {x.dtype}: expected a floating-point dtype")
     longer = torch.float64 if x.dtype == torch.float64 else torch.float32
@@ -116,15 +115,9 @@ def check_kinds(
         raise DTypeError(f"router_weight has dtype {router_weight.dtype} but x has {x.dtype}: expected {allowed}")
     if selection_bias is not None and not selection_bias.is_floating_point():
         raise DTypeError(f"selection_bias has dtype {selection_bias.dtype}: expected a floating-point dtype")
-    experts = {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
-    if shared is not None:
-        experts |= {f"shared[{i}]": w for i, w in enumerate(shared)}
     for name, w in experts.items():
         if w.dtype != x.dtype:
             raise DTypeError(f"{name} has dtype {w.dtype} but x has {x.dtype}: they must be equal")
-    experts["router_weight"] = router_weight
-    if selection_bias is not None:
-        experts["selection_bias"] = selection_bias
-    for name, w in experts.items():
+    for name, w in others.items():
         if w.device != x.device:
             raise ValueError(f"{name} is on device {w.device} but x on {x.device}: they must be equal")

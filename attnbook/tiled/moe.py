@@ -91,7 +91,13 @@ def moe_through(
 
 
 def _check_kinds(x: Tensor, router_weight: Tensor, selection_bias: Tensor | None, experts: dict[str, Tensor]) -> None:
-    """Raises DTypeError for a dtype and ValueError for a device that differs from x's."""
+    """Raises TypeError for anything but tensors, DTypeError for a dtype and ValueError for a device other than x's."""
+    others = experts | {"router_weight": router_weight}
+    if selection_bias is not None:
+        others["selection_bias"] = selection_bias
+    for name, w in {"x": x, **others}.items():
+        if not isinstance(w, Tensor):
+            raise TypeError(f"{name} is a {type(w).__name__}: expected a torch tensor")
     if not x.is_floating_point():
         raise DTypeError(f"x has dtype {x.dtype}: expected a floating-point dtype")
     longer = torch.float64 if x.dtype == torch.float64 else torch.float32
@@ -103,9 +109,6 @@ def _check_kinds(x: Tensor, router_weight: Tensor, selection_bias: Tensor | None
     for name, w in experts.items():
         if w.dtype != x.dtype:
             raise DTypeError(f"{name} has dtype {w.dtype} but x has {x.dtype}: they must be equal")
-    others = experts | {"router_weight": router_weight}
-    if selection_bias is not None:
-        others["selection_bias"] = selection_bias
     for name, w in others.items():
         if w.device != x.device:
             raise ValueError(f"{name} is on device {w.device} but x on {x.device}: they must be equal")
