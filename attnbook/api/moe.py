@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from attnbook.api import operators_moe
 from attnbook.api.choose import NO_KERNELS
-from attnbook.api.traced import traced
+from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 from attnbook.reference.moe import moe as reference_moe
 from attnbook.shapes import RoutingInfo
@@ -58,8 +59,21 @@ def moe(
     if impl == "triton":
         raise BackendUnavailable(NO_KERNELS)
     weights = (x, router_weight, w_gate, w_up, w_down)
+    if isinstance(x, Tensor):
+        impl = _inside_transforms(x, impl)
     if impl == "reference":
         return reference_moe(*weights, **options)
     if isinstance(x, Tensor) and traced(x):
         return moe_through(operators_moe.moe_experts, *weights, **options)
     return tiled_moe(*weights, **options)
+
+
+def _inside_transforms(x: Tensor, impl: str) -> str:
+    """What runs inside a transform of torch.func: the reference, whose gradients are torch's own, or nothing."""
+    if torch.compiler.is_compiling() or not transformed():
+        return impl
+    if vmapped(x):
+        raise BackendUnavailable(f"{impl} looks at which expert has which token, which torch.vmap does not allow")
+    if impl == "tiled":
+        raise BackendUnavailable("tiled has gradients for torch.autograd only, not for torch.func or forward mode")
+    return "reference"

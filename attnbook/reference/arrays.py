@@ -21,13 +21,17 @@ Array: TypeAlias = Any
 def namespace(*arrays: Array) -> Any:
     """The functions (`exp`, `sum`, `where` …) of the library that the arrays come from; None is skipped.
 
-    Raises TypeError where the arrays come from two libraries.
+    Raises TypeError where the arrays come from two libraries, or something is no array.
     """
     given = [x for x in arrays if x is not None]
+    for x in given:
+        check_shaped("an argument", x)
     if given and all(_of_torch(x) for x in given):  # the general way has caches, of which torch.compile warns
         import array_api_compat.torch as xp
 
         return xp
+    if not given:
+        raise TypeError("there is no array: expected at least one")
     return array_api_compat.array_namespace(*given)
 
 

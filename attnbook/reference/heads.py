@@ -12,6 +12,7 @@ that may be replaced by any other implementation. Vaswani et al. 2017, section 3
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -104,6 +105,9 @@ class MultiHeadAttention(nn.Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        _check_whole(d_model=d_model, n_heads=n_heads)
+        if not isinstance(rope, bool) and not callable(rope):
+            raise ValueError(f"rope is {rope!r}: expected True, False, or a function of x and positions")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_heads if n_kv_heads is None else n_kv_heads
         self.head_dim = _head_dim(d_model, n_heads, self.n_kv_heads) if head_dim is None else head_dim
         self.d_v = self.head_dim if d_v is None else d_v
@@ -225,7 +229,14 @@ def _head_dim(d_model: int, n_heads: int, n_kv_heads: int) -> int:
     return d_model // n_heads
 
 
+def _check_whole(**sizes: object) -> None:
+    for name, x in sizes.items():
+        if isinstance(x, bool) or not isinstance(x, Integral):
+            raise ValueError(f"{name} is {x!r}: expected a whole number")
+
+
 def _check_heads(n_heads: int, n_kv_heads: int) -> None:
+    _check_whole(n_heads=n_heads, n_kv_heads=n_kv_heads)
     if n_heads < 1 or n_kv_heads < 1:
         raise ShapeError(f"n_heads is {n_heads} and n_kv_heads {n_kv_heads}: expected at least 1 of each")
     if n_heads % n_kv_heads:

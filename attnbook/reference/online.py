@@ -12,16 +12,17 @@ from collections.abc import Sequence
 
 from attnbook.errors import ShapeError
 from attnbook.reference.arrays import Array, check_floating, device, namespace, working_dtype
-from attnbook.reference.softmax import logsumexp, softmax
+from attnbook.reference.softmax import check_axis, logsumexp, softmax
 
 
 def online_softmax(x: Array, axis: int = -1, *, block: int = 128) -> Array:
     """The same as `softmax`, with the maximum and the sum collected in one pass over blocks of the axis.
 
     x may have any shape; the weights have the same.
-    Raises ValueError for a block below 1, DTypeError for integers.
+    Raises ValueError for a block below 1, DTypeError for integers, ShapeError for an axis that x does not have.
     """
     xp = namespace(x)
+    check_axis(x, axis)
     z = xp.moveaxis(xp.astype(x, working_dtype("x", x)), axis, -1)
     total = xp.zeros((*z.shape[:-1], 1), dtype=z.dtype, device=device(z))  # no score seen yet: sum 0 …
     top = total - xp.inf  # … and maximum −inf

@@ -78,12 +78,17 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_positions, d_model, device=device, dtype=dtype))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, positions: int | Tensor) -> Tensor:
-        """The rows of the positions (…) -> (…, d_model); a number t means positions 0 … t − 1.
+    def forward(self, positions: int | Tensor | Any) -> Tensor:
+        """The rows of the positions (…) -> (…, d_model); a number t means positions 0 … t − 1. Lists will do, too.
 
         Raises ShapeError for a position outside the table, negative ones included, DTypeError for fractions.
         """
         size = self.weight.shape[0]
+        if not isinstance(positions, Tensor | Integral):
+            try:
+                positions = torch.as_tensor(positions, device=self.weight.device)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise TypeError(f"positions is {positions!r}: expected whole numbers, or how many") from error
         if not isinstance(positions, Tensor):
             positions = int(positions)
             if not 0 <= positions <= size:
@@ -122,8 +127,11 @@ def alibi_slopes(n_heads: int, *, like: Array | None = None) -> Array:
     Press, Smith and Lewis 2022, "Train short, test long", section 3; `get_slopes` in fairseq/models/transformer.py of
     github.com/ofirpress/attention_with_linear_biases. Raises ValueError for n_heads below 1.
     """
+    if isinstance(n_heads, bool) or not isinstance(n_heads, Integral):
+        raise ValueError(f"n_heads is {n_heads!r}: expected a whole number")
     if n_heads < 1:
         raise ValueError(f"n_heads is {n_heads}: expected at least 1")
+    n_heads = int(n_heads)
     below = 2 ** (n_heads.bit_length() - 1)
     slopes = [2 ** (-8 * i / below) for i in range(1, below + 1)]
     slopes += [2 ** (-4 * i / below) for i in range(1, 2 * (n_heads - below), 2)]

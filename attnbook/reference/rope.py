@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 from attnbook.errors import DTypeError, ShapeError
@@ -85,12 +86,14 @@ def rope_cos_sin(
     Raises ValueError for a theta that is not a finite number above 0 or an unknown scaling.
     """
     xp = namespace(positions)
-    if not 0 < theta < math.inf:
+    if isinstance(theta, str) or not 0 < theta < math.inf:
         raise ValueError(f"theta is {theta!r}: expected a finite number above 0")
     if isinstance(scaling, Mapping):
         if scaling.get("rope_theta", theta) != theta:
             raise ValueError(f"scaling has rope_theta {scaling['rope_theta']} but theta is {theta}: they must be equal")
         scaling = scaling_from_config(scaling)
+    if scaling is not None and not hasattr(scaling, "frequencies"):
+        raise TypeError(f"scaling is {scaling!r}: expected a RopeScaling, a mapping of Hugging Face's, or None")
     if scaling is None:
         frequencies, factor = plain_frequencies(theta, rotary_dim), 1.0
     else:
@@ -159,11 +162,11 @@ def _check_rotary_dim(rotary_dim: int | None, d: int) -> int:
         if d % 2:
             raise ShapeError(f"x has head_dim {d} (axis d): expected an even number, RoPE turns pairs; or a rotary_dim")
         return d
-    if rotary_dim % 2 or rotary_dim < 0:
+    if not isinstance(rotary_dim, Integral) or rotary_dim % 2 or rotary_dim < 0:
         raise ValueError(f"rotary_dim is {rotary_dim}: expected an even number, RoPE turns pairs")
     if rotary_dim > d:
         raise ShapeError(f"rotary_dim is {rotary_dim} but x has head_dim {d} (axis d): expected at most {d}")
-    return rotary_dim
+    return int(rotary_dim)
 
 
 def _check_positions(positions: Array | None, x: Array, t: int) -> Array:
