@@ -2,8 +2,9 @@
 
 Only shapes, no weights. Columns that are empty say "no" or "none": no window, no experts, no bias. `local_period` p
 means that every p-th layer sees everything and the others see `window` keys; `local_layers` is how many those are, and
-is checked against it. `source` is where the sizes come from; the columns from `qkv_bias` on are what the family's code
-in transformers builds, and the tests check them against the published totals of weights.
+is checked against it. `source` is the file in which the sizes were read, with its version. The columns from `qkv_bias`
+on are what the family's class in transformers 5.24.0 builds: built from each row, without weights, it has as many
+parameters as `count_parameters` says. Published totals of weights are in the tests, each with who states it.
 """
 
 from __future__ import annotations
