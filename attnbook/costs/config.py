@@ -31,6 +31,9 @@ def read_config(source: str | PathLike[str] | Mapping[str, Any]) -> ModelShape:
     - windows come from `layer_types`, else from `sliding_window_pattern` (every p-th layer sees everything), else from
       `max_window_layers`, else `sliding_window` is for all; `use_sliding_window: false` and null mean none.
 
+    The cache follows from these keys. Weights do not: `count_parameters` takes the model types that were compared
+    with their class (`families.COUNTED`), and refuses the others.
+
     Raises ValueError that names the key for one that is missing or has a wrong value, for an encoder-decoder or an
     encoder, and, naming the kind of layer, for Mamba, linear attention and others that keep no keys and values;
     OSError where the file cannot be read.
@@ -114,10 +117,8 @@ def _shape(read: Reader) -> ModelShape:
     windows, chunked = read_windows(read, layers)
     experts = read_experts(read, layers)
     kind = read.model_type
-    every_bias = kind in families.ALL_BIASES or read.flag("bias") or read.flag("use_bias")
-    attention_bias = read.flag("attention_bias") or every_bias
-    plain = kind in families.PLAIN_MLP
-    head = _head_dim(read, d_model, n_heads)
+    qkv_bias, o_bias, mlp_bias = _biases(read)
+    theta, local_theta = _thetas(read)
     tied = read.get("tie_word_embeddings")
     if tied is None:
         tied = read.outer.get("tie_word_embeddings")
@@ -127,7 +128,7 @@ def _shape(read: Reader) -> ModelShape:
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=_kv_heads(read, n_heads),
-        head_dim=head,
+        head_dim=_head_dim(read, d_model, n_heads),
         vocab=read.needed("vocab_size"),
         windows=windows,
         chunked=chunked,
@@ -135,23 +136,55 @@ def _shape(read: Reader) -> ModelShape:
         latent=_latent(read),
         experts=experts,
         shared_kv_layers=read.number("num_kv_shared_layers") or 0,
-        gated=not plain,
-        qkv_bias=attention_bias or kind in families.QKV_BIAS or read.flag("qkv_bias") or read.flag("add_qkv_bias"),
-        o_bias=attention_bias,
-        mlp_bias=read.flag("mlp_bias") or every_bias,
+        gated=kind not in families.PLAIN_MLP,
+        qkv_bias=qkv_bias,
+        o_bias=o_bias,
+        mlp_bias=mlp_bias,
         qk_norm=_qk_norm(kind),
         norms=_norms(read),
-        norm_bias=plain,
+        norm_bias=kind in families.NORM_BIAS,
         learned_positions=(read.number("max_position_embeddings") or 0) if kind in families.LEARNED_POSITIONS else 0,
         sinks=kind == "gpt_oss",
         extra_weights=_extra(read, d_model),
-        uncounted=families.WEIGHTS_UNKNOWN.get(kind, ""),
+        uncounted=_uncounted(read),
         tied=kind not in families.UNTIED if tied is None else bool(tied),
         context=read.number("max_position_embeddings"),
-        rope_theta=read.get("rope_theta"),
-        local_rope_theta=read.get("rope_local_base_freq"),
+        rope_theta=theta,
+        local_rope_theta=local_theta,
         source=f"config.json, model_type {kind or 'not said'}",
     )
+
+
+def _biases(read: Reader) -> tuple[bool, bool, bool]:
+    """Which linear maps have a bias: those of q, k and v, that of the output, those of the feed-forward part."""
+    kind = read.model_type
+    every = kind in families.ALL_BIASES or read.flag("bias") or read.flag("use_bias")
+    attention = read.flag("attention_bias", default=every)
+    qkv = read.flag("qkv_bias", default=kind in families.QKV_BIAS) or read.flag("add_qkv_bias")
+    return attention or qkv, attention, read.flag("mlp_bias") or every or kind in families.MLP_BIAS
+
+
+def _thetas(read: Reader) -> tuple[float | None, float | None]:
+    """RoPE's base, and that of the layers with a window: under keys of their own, or in today's `rope_parameters`."""
+    rope = read.get("rope_parameters")
+    rope = rope if isinstance(rope, Mapping) else {}
+    everywhere, local = rope.get("full_attention") or rope, rope.get("sliding_attention") or {}
+    theta, local_theta = read.get("rope_theta"), read.get("rope_local_base_freq")
+    return (
+        everywhere.get("rope_theta") if theta is None else theta,
+        local.get("rope_theta") if local_theta is None else local_theta,
+    )
+
+
+def _uncounted(read: Reader) -> str:
+    """What of the weights no field stands for; nothing where the class has exactly those that are counted."""
+    kind = read.model_type
+    if kind in families.WEIGHTS_UNKNOWN:
+        return families.WEIGHTS_UNKNOWN[kind]
+    if kind not in families.COUNTED:
+        return f"model_type {kind!r}, whose class was not compared with our count"
+    more = [key for key, kinds in families.MORE_WEIGHTS.items() if kind in kinds and read.flag(key)]
+    return f"{more[0]}, with weights that are not counted for {kind}" if more else ""
 
 
 def _head_dim(read: Reader, d_model: int, n_heads: int) -> int:

@@ -34,6 +34,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "head_dim": 256,
         "vocab_size": 262208,
         "max_position_embeddings": 131072,
+        "sliding_window": 4096,
         "sliding_window_pattern": 6,
     },
     "gemma2": {"sliding_window": 4096, "sliding_window_pattern": 2, "head_dim": 256},
@@ -107,17 +108,23 @@ PLAIN_MLP = frozenset(
         "codegen",
     }
 )
-"""Model types whose feed-forward part has two matrices, and whose norms are LayerNorm with a bias."""
+"""Model types whose feed-forward part has two matrices."""
+
+NORM_BIAS = PLAIN_MLP - {"mpt"}
+"""Model types whose norms are LayerNorm with a bias."""
+
+MLP_BIAS = frozenset({"gptj", "codegen"})
+"""Model types whose feed-forward part has biases and whose attention has none, said by no key."""
 
 ALL_BIASES = frozenset({"gpt2", "gpt_neox", "bloom", "phi", "opt", "gpt_bigcode", "gpt_neo"})
 """Model types whose linear maps all have a bias, said by no key."""
 
-ONE_NORM = frozenset({"phi", "gptj", "codegen", "RefinedWebModel"})
+ONE_NORM = frozenset({"phi", "gptj", "codegen", "cohere", "cohere2", "RefinedWebModel"})
 """Model types with one norm a layer, attention and feed-forward part side by side."""
 
 LEARNED_POSITIONS = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt"})
 
-QK_NORM_HEAD = frozenset({"qwen3", "qwen3_moe", "gemma3_text", "gemma3"})
+QK_NORM_HEAD = frozenset({"qwen3", "qwen3_moe", "gemma3_text", "gemma3", "exaone4"})
 QK_NORM_FULL = frozenset({"olmo2", "olmo3", "olmoe"})
 FOUR_NORMS = frozenset({"gemma2", "gemma3_text", "gemma3"})
 QKV_BIAS = frozenset({"qwen2", "qwen2_moe"})
@@ -125,7 +132,18 @@ QKV_BIAS = frozenset({"qwen2", "qwen2_moe"})
 ENCODERS = frozenset(
     {
         "bert",
+        "bert-generation",
+        "big_bird",
+        "data2vec-text",
+        "ernie",
+        "megatron-bert",
+        "rembert",
         "roberta",
+        "roberta-prelayernorm",
+        "roc_bert",
+        "roformer",
+        "xlm-roberta-xl",
+        "xmod",
         "distilbert",
         "albert",
         "electra",
@@ -176,10 +194,77 @@ WEIGHTS_UNKNOWN = {
 }
 """Model types with weights that no size of the shape stands for."""
 
+COUNTED = frozenset(
+    {
+        "bloom",
+        "codegen",
+        "cohere",
+        "cohere2",
+        "deepseek_v2",
+        "deepseek_v3",
+        "ernie4_5",
+        "exaone4",
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gpt_oss",
+        "gptj",
+        "granite",
+        "granitemoe",
+        "helium",
+        "llama",
+        "llama4_text",
+        "minicpm3",
+        "ministral3",
+        "mistral",
+        "mixtral",
+        "mpt",
+        "olmo2",
+        "olmo3",
+        "olmoe",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "smollm3",
+        "starcoder2",
+    }
+)
+"""Model types whose class, built by transformers 5.24.0 without weights, has as many parameters as we count.
+
+Compared for the class's defaults and with each of its switches turned. Weights of all others are refused, not guessed.
+"""
+
+MORE_WEIGHTS = {
+    "qk_layernorm": ("phi",),
+    "use_qk_norm": ("cohere",),
+    "add_cross_attention": ("gpt2", "gpt_bigcode"),
+    "attention_bias": ("deepseek_v2", "deepseek_v3", "minicpm3", "helium"),
+    "mlp_bias": ("deepseek_v2",),
+}
+"""Switches that give some of these model types weights that no field stands for."""
+
 UNCOUNTED = {
     "global_head_dim": "layers of different head_dim",
+    "per_layer_config": "layers of different shapes",
+    "swa_head_dim": "layers of different head_dim",
+    "swa_num_key_value_heads": "layers with different numbers of heads",
     "block_configs": "layers of different shapes",
     "index_head_dim": "a second cache of index keys",
     "cross_attention_layers": "layers that attend to an image",
 }
 """Keys of decoders whose cache has parts that nothing here counts."""
+
+CACHE_UNKNOWN = {
+    "longcat_flash": "two caches in each layer",
+    "hrm_text": "layers that a token passes more than once",
+    "gemma4_text": "layers of different head_dim",
+    "gemma4_unified_text": "layers of different head_dim",
+}
+"""Model types whose cache has parts that nothing here counts, said by no key."""

@@ -67,8 +67,8 @@ def attention_flops(
     `recompute=False` (weights kept, t_q · t_kv numbers a head) there are four, twice the forward. A linear map costs
     twice its forward: one product for its input, one for its weights.
 
-    Dao 2023 (arXiv:2307.08691), section 4.1, counts alike. Raises ValueError for sizes below 0, a window below 1 or
-    without `is_causal`, and n_heads that n_kv_heads does not divide.
+    Dao 2023 (arXiv:2307.08691), section 4.1, counts alike, but takes exactly half of all pairs for causal. Raises
+    ValueError for sizes below 0, a window below 1 or without `is_causal`, and n_heads that n_kv_heads does not divide.
     """
     t_kv = t_q if t_kv is None else t_kv
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads

@@ -11,8 +11,8 @@ head apart, in numbers (elements) and not in bytes, as loads and stores of whole
 
 Dao et al. 2022 (arXiv:2205.14135), theorem 2: standard attention moves Θ(n·d + n²) numbers, FlashAttention Θ(n²·d²/M)
 with a fast memory of M numbers. The order of loops here is FlashAttention-2's (Dao 2023), with queries outside; with
-`order="keys"` it is that of the first paper's algorithm 1, which reads and writes O and two statistics a row again for
-every tile of keys.
+`order="keys"` it is that of the first paper's algorithm 1, which first writes zeros, then reads and writes O and two
+statistics a row again for every tile of keys.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def attention_io(
         key_rows = visits[-1][2] - visits[0][1] if visits else 0
         query_rows = sum(rows * count for (rows, _, _), count in zip(visits, tiles, strict=True))
         reads = key_rows * (head_dim + d_v) + query_rows * (head_dim + d_v + 2)
-        writes = query_rows * (d_v + 2)
+        writes = (t_q + query_rows) * (d_v + 2)
     return AttentionIO(
         standard_reads=heads * ((t_q + t_kv) * head_dim + 2 * scores + t_kv * d_v),
         standard_writes=heads * (2 * scores + t_q * d_v),

@@ -29,6 +29,14 @@ def refuse_foreign(read: Reader) -> None:
     for key, what in families.UNCOUNTED.items():
         if config.get(key):
             _refuse(read, key, "layers that all keep the same", f"{what}, which is not counted here")
+    if read.model_type in families.CACHE_UNKNOWN:
+        what = families.CACHE_UNKNOWN[read.model_type]
+        _refuse(read, "model_type", "layers that all keep the same", f"{what}, which is not counted here")
+    length = config.get("v_head_dim")
+    if length and not config.get("kv_lora_rank") and length != config.get("head_dim"):
+        _refuse(
+            read, "v_head_dim", f"head_dim {config.get('head_dim')}", f"{length}: values of another length than keys"
+        )
 
 
 def _others(pattern: object) -> str:

@@ -41,7 +41,7 @@ class Parameters:
     def active(self) -> int:
         """The weights that take part in one token: all but those of the experts that it does not visit.
 
-        Both embeddings are in it, as in Mixtral's and Qwen's figures; others (gpt-oss) leave the input's out.
+        Both embeddings are in it, as in Mixtral's figures; others (gpt-oss, DeepSeek) leave the input's out.
         """
         return self.total - self.idle
 
@@ -49,9 +49,9 @@ class Parameters:
 def count_parameters(model_or_config: str | PathLike[str] | Mapping[str, Any] | ModelShape) -> Parameters:
     """The number of weights of a model, by part.
 
-    Takes what `kv_cache_bytes` takes, and raises ValueError as it does for what cannot be read, or whose `uncounted`
-    parts have weights of their own. Checked against the
-    published totals of several models (tests/costs).
+    Takes what `kv_cache_bytes` takes. Raises ValueError as it does for what cannot be read, and for a model whose
+    weights no field of the shape stands for, or whose `model_type` was not compared with the class of transformers
+    (`families.COUNTED`). The tests hold the published totals of many models.
     """
     shape = find_shape(model_or_config)
     if shape.uncounted:

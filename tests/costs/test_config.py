@@ -160,6 +160,20 @@ def test_other_names_of_the_same_keys():
     assert read_config({**code, "multi_query": False}).n_kv_heads == 6
 
 
+def test_the_base_of_rope_under_old_and_new_keys():
+    """Keys of their own, or `rope_parameters` for all layers or for each kind; absent is None."""
+
+    def thetas(**keys):
+        shape = read_config({**LLAMA, **keys})
+        return shape.rope_theta, shape.local_rope_theta
+
+    assert thetas() == (None, None)
+    assert thetas(rope_theta=7.0, rope_local_base_freq=5.0) == (7.0, 5.0)
+    assert thetas(rope_parameters={"rope_type": "default", "rope_theta": 7.0}) == (7.0, None)
+    kinds = {"full_attention": {"rope_theta": 7.0}, "sliding_attention": {"rope_theta": 5.0}}
+    assert thetas(rope_parameters=kinds) == (7.0, 5.0)
+
+
 REFUSED = {
     "encoder-decoder": (
         {"model_type": "t5", "is_encoder_decoder": True, "d_kv": 64},
@@ -190,6 +204,22 @@ REFUSED = {
     "two lengths of heads": (
         {**LLAMA, "global_head_dim": 512},
         "got layers of different head_dim",
+    ),
+    "layers of their own shapes": (
+        {**LLAMA, "per_layer_config": {"05": {"head_dim": 512}}},
+        "per_layer_config: expected layers that all keep the same, got layers of different shapes",
+    ),
+    "other heads in layers with a window": (
+        {**LLAMA, "swa_num_key_value_heads": 8},
+        "got layers with different numbers of heads",
+    ),
+    "values of another length": (
+        {**LLAMA, "head_dim": 192, "v_head_dim": 128},
+        "v_head_dim: expected head_dim 192, got 128: values of another length than keys",
+    ),
+    "two caches a layer": (
+        {**LLAMA, "model_type": "longcat_flash"},
+        "model_type: expected layers that all keep the same, got two caches in each layer",
     ),
     "an index beside the cache": ({**LLAMA, "index_head_dim": 128}, "got a second cache of index keys"),
     "no layers": (
