@@ -34,7 +34,7 @@ def split_heads(x: Array, n_heads: int) -> Array:
     NumPy or torch. Raises ShapeError where n_heads doesn't divide the components.
     """
     check_axes("x", x, "b t d")
-    b, t, width = (int(size) for size in x.shape)
+    b, t, width = x.shape  # as they are: under torch.export t is a symbol
     if n_heads < 1 or width % n_heads:
         raise ShapeError(f"x has {width} components (axis d): expected a multiple of n_heads {n_heads}")
     xp = namespace(x)
@@ -47,7 +47,7 @@ def merge_heads(x: Array) -> Array:
     Raises ShapeError for another number of axes.
     """
     check_axes("x", x, "b h t d")
-    b, n_heads, t, d = (int(size) for size in x.shape)
+    b, n_heads, t, d = x.shape
     xp = namespace(x)
     return xp.reshape(xp.permute_dims(x, (0, 2, 1, 3)), (b, t, n_heads * d))
 

@@ -56,7 +56,7 @@ def rope(
     working = working_dtype("x", x)
     if len(x.shape) < 2:
         raise ShapeError(f"x has {len(x.shape)} axes {tuple(x.shape)}: expected (b, h, t, d), or at least (t, d)")
-    t, d = (int(size) for size in x.shape[-2:])
+    t, d = x.shape[-2:]  # as they are: under torch.export t is a symbol
     rotary_dim = _check_rotary_dim(rotary_dim, d)
     if layout not in LAYOUTS:
         raise ValueError(f"layout is {layout!r}: expected 'half' or 'interleaved'")
@@ -176,10 +176,10 @@ def _check_positions(positions: Array | None, x: Array, t: int) -> Array:
         return xp.arange(t, device=device(x))
     positions = xp.asarray(positions, device=device(x))
     check_position_dtype(positions)
-    shape = tuple(int(size) for size in positions.shape)
+    shape = tuple(positions.shape)
     if shape == (t,):
         return positions
-    if len(x.shape) == 4 and len(shape) == 2 and shape in ((1, t), (int(x.shape[0]), t)):
+    if len(x.shape) == 4 and len(shape) == 2 and shape in ((1, t), (x.shape[0], t)):
         return positions
     expected = f"(t,) = ({t},)" + (f" or (b, t) = ({int(x.shape[0])}, {t})" if len(x.shape) == 4 else "")
     raise ShapeError(f"positions has shape {shape}: expected {expected}, as x has")
