@@ -26,7 +26,7 @@ def alone(q, k, v):
 def test_any_history(data):
     """Appends of any lengths, truncations and frees in any order: each sequence is what a list of its tokens says."""
     page_size, rng = data.draw(st.integers(1, 4)), np.random.default_rng(data.draw(st.integers(0, 99)))
-    cache = PagedKVCache(n_pages=40, page_size=page_size)
+    cache = PagedKVCache(n_pages=data.draw(st.sampled_from([40, None])), page_size=page_size)
     lists = [[torch.zeros(H_KV, 0, n, dtype=torch.float64) for n in (D, D_V)] for _ in range(B)]
     for _ in range(data.draw(st.integers(1, 7))):
         new = data.draw(st.lists(st.integers(0, 4), min_size=B, max_size=B))
@@ -46,11 +46,28 @@ def test_any_history(data):
             lists = [[x[:, :n] for x in pair] for pair, n in zip(lists, lengths, strict=True)]
         assert cache.lengths.tolist() == [pair[0].shape[1] for pair in lists]
         used = sum(-(-pair[0].shape[1] // page_size) for pair in lists)
-        assert cache.n_free_pages == 40 - used
+        assert cache.n_free_pages == cache.n_pages - used
         for b, pair in enumerate(lists):
             for got, expected in zip(cache.sequence(b), pair, strict=True):
                 assert torch.equal(got[0], expected)
     assert torch.equal(cache.k, padded(lists))
+
+
+def test_memory_without_a_size_grows():
+    """Pages double when none is free, keep their numbers, and move some log₂ n times; a first chunk may be empty."""
+    cache, (_, k, v) = PagedKVCache(page_size=3), tokens(50, torch.float64)
+    assert (cache.n_pages, cache.nbytes) == (0, 0)
+    cache.append(k[:, :, :0], v[:, :, :0])
+    sizes = {cache.n_pages}
+    for i in range(50):
+        table = cache.page_table
+        cache.append(k[:, :, i : i + 1], v[:, :, i : i + 1])
+        assert torch.equal(cache.page_table[:, : table.shape[1]], table)
+        sizes.add(cache.n_pages)
+    assert torch.equal(cache.k, k)
+    assert torch.equal(cache.v, v)
+    assert B * 17 <= max(sizes) < 2 * B * 17
+    assert len(sizes) <= 8
 
 
 def padded(lists):

@@ -18,14 +18,16 @@ from attnbook.reference.kv_cache.pages import check_table, gather, needed, place
 class PagedKVCache:
     """Keys and values of sequences that differ in length, in `n_pages` pages of `page_size` positions.
 
-    The number of sequences is that of the first append; `free` makes one's place ready for another request. Raises
-    ValueError for sizes below 1.
+    `n_pages`: how many there are; None makes more when none is free, twice as many each time. The number of sequences
+    is that of the first append; `free` makes one's place ready for another request. Raises ValueError for sizes below 1.
     """
 
-    def __init__(self, n_pages: int, page_size: int) -> None:
-        check_whole("n_pages", n_pages, 1)
+    def __init__(self, n_pages: int | None = None, page_size: int = 16) -> None:
+        if n_pages is not None:
+            check_whole("n_pages", n_pages, 1)
         check_whole("page_size", page_size, 1)
-        self.n_pages, self.page_size = int(n_pages), int(page_size)
+        self._grows = n_pages is None
+        self.n_pages, self.page_size = int(n_pages or 0), int(page_size)
         self._pages: tuple[Tensor, Tensor] | None = None  # (n_pages, h, page_size, d) and (…, d_v)
         self._unused = list(range(self.n_pages))[::-1]  # the last one is taken first
         self._table: list[list[int]] = []  # the pages of each sequence, in order of position
@@ -65,21 +67,21 @@ class PagedKVCache:
         and ValueError for another device. The cache is then what it was.
         """
         check_append(k, v, self._pages)
-        b, n_heads, t_new, _ = k.shape
+        b, _, t_new, _ = k.shape
         if self._pages is not None:
             check_batch(b, len(self._lengths))
         new = self._new_lengths(new_lengths, b, t_new)
         starts = self._lengths or [0] * b
         table = [list(row) for row in self._table] or [[] for _ in range(b)]
         more = [needed(old + n, self.page_size) - len(row) for old, n, row in zip(starts, new, table, strict=True)]
-        if sum(more) > len(self._unused):
+        missing = sum(more) - len(self._unused)
+        if missing > 0 and not self._grows:
             raise ShapeError(
                 f"k needs {sum(more)} more pages of {self.page_size} positions but {len(self._unused)} of "
                 f"{self.n_pages} are free"
             )
-        if self._pages is None:
-            k_pages, v_pages = (empty_like(x, (self.n_pages, n_heads, self.page_size, x.shape[3])) for x in (k, v))
-            self._pages = (k_pages, v_pages)
+        if self._pages is None or missing > 0:
+            self._pages = self._with_room(missing, k, v)
         for i, n in enumerate(new):
             table[i] += [self._unused.pop() for _ in range(more[i])]
             page, place = places(table[i], starts[i], starts[i] + n, self._pages[0])
@@ -87,6 +89,16 @@ class PagedKVCache:
                 pages[page, :, place] = x[i, :, :n].detach().transpose(0, 1)  # (n, h, d)
         self._table, self._starts, self._t_new = table, list(starts), t_new
         self._lengths = [old + n for old, n in zip(starts, new, strict=True)]
+
+    def _with_room(self, missing: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory, larger by `missing` pages at least where it grows; every page keeps its number."""
+        n_pages = self.n_pages + (max(missing, self.n_pages, 1) if self._grows else 0)
+        larger = tuple(empty_like(x, (n_pages, x.shape[1], self.page_size, x.shape[3])) for x in (k, v))
+        for new, old in zip(larger, self._pages or (), strict=False):
+            new[: self.n_pages] = old
+        self._unused[:0] = range(self.n_pages, n_pages)[::-1]  # taken after those that were free before
+        self.n_pages = n_pages
+        return larger[0], larger[1]
 
     @staticmethod
     def _new_lengths(new_lengths: Tensor | Iterable[int] | None, b: int, t_new: int) -> list[int]:
