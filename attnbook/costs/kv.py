@@ -52,7 +52,8 @@ def kv_cache_bytes(
     - `requests`: how many requests of that length; with a sequence it must stay 1.
     - `dtype`: the type of the cached numbers (`dtype_bits`). Types of 4 bits are packed; their scales are not counted.
 
-    A window of w keeps min(tokens, w) tokens: what a ring buffer holds. A chunk (Llama-4) is counted in the same way,
+    A window of w keeps min(tokens, w) tokens: what a ring buffer holds (the caches of transformers 5.24.0 keep w − 1
+    between two calls, and the new token's beside them). A chunk (Llama-4) is counted in the same way,
     which is the room that it needs, though just after a chunk ends less of it is in use. Space that an allocator
     reserves beyond the tokens, pages half filled for example, is not counted.
 
