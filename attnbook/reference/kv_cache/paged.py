@@ -19,7 +19,9 @@ class PagedKVCache:
     """Keys and values of sequences that differ in length, in `n_pages` pages of `page_size` positions.
 
     `n_pages`: how many there are; None makes more when none is free, twice as many each time. The number of sequences
-    is that of the first append; `free` makes one's place ready for another request. Raises ValueError for sizes below 1.
+    is that of the first append; `free` makes one's place ready for another request.
+
+    Raises ValueError for sizes below 1.
     """
 
     def __init__(self, n_pages: int | None = None, page_size: int = 16) -> None:
