@@ -38,7 +38,9 @@ def extra(side: str, t: int, window: int) -> float:
 
 
 def measure(side: str, t: int, window: int) -> float:
-    """The same in this process."""
+    """The same in this process. Raises ValueError for a side that is none of `SIDES`."""
+    if side not in SIDES:
+        raise ValueError(f"side is {side!r}: expected one of {', '.join(SIDES)}")
     import torch
 
     torch.manual_seed(0)

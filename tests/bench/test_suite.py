@@ -85,5 +85,7 @@ def test_memory_that_cannot_be_measured_is_not_run(monkeypatch):
     """The other process's last words are the reason."""
     with pytest.raises(CannotRun, match=r"^measuring the memory of tiled window ended with 1: ValueError: window is 0"):
         memory.extra("tiled window", 64, 0)
+    with pytest.raises(CannotRun, match="ValueError: side is 'naive': expected one of tiled window, sdpa window"):
+        memory.extra("naive", 64, 0)
     verdict = judge(CASES["memory-flat"], Setting("cuda"))
     assert (verdict.word, verdict.why) == ("not run", "memory is measured on the CPU")
