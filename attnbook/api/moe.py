@@ -39,7 +39,8 @@ def moe(
     """A mixture of SwiGLU experts: each token's sum over the `top_k` experts that the router chose for it.
 
     x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d) -> y like x, and
-    `RoutingInfo`: weights (t, k), experts (t, k), loads (e,), aux_loss in Switch's form (uniform routing gives 1).
+    `RoutingInfo`: weights and experts (t, k) or (b, t, k), loads (e,), aux_loss in Switch's form (uniform routing gives
+    1).
 
     - `scoring`: `"softmax"` or `"sigmoid"`; `renormalize`: the chosen weights sum to 1.
     - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
