@@ -126,9 +126,9 @@ def check_tensors(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, alibi_slopes: Tensor | None, sinks: Tensor | None
 ) -> None:
     """Raises TypeError, ValueError or DTypeError unless all are tensors of one device and of fitting dtypes."""
-    for name, keys in (("k", k), ("v", v)):
-        if isinstance(keys, Tensor) and (keys.is_nested or keys.layout != torch.strided):
-            raise not_dense(name, keys)
+    for name, given in (("q", q), ("k", k), ("v", v)):
+        if isinstance(given, Tensor) and (given.is_nested or given.layout != torch.strided):
+            raise not_dense(name, given)
     dtype, device = q.dtype, q.device
     fits = isinstance(k, Tensor) and isinstance(v, Tensor) and k.dtype == v.dtype == dtype
     fits = fits and k.device == v.device == device
