@@ -217,8 +217,9 @@ class MultiHeadAttention(nn.Module):
         shown = [f"n_heads={self.n_heads}", f"n_kv_heads={self.n_kv_heads}", f"head_dim={self.head_dim}"]
         for name in ("is_causal", "window", "softcap", "alibi", "scale"):
             value = getattr(self, name)
-            if value not in (None, False):
+            if value is not None and value is not False:
                 shown.append(f"{name}={value}")
+        shown += [f"{name}=True" for name in ("rope", "sinks") if getattr(self, name) is not None]
         return ", ".join(shown)
 
 

@@ -366,6 +366,8 @@ def test_dtypes_and_repr():
     heads = MultiHeadAttention(D, H, rope=partial(rope, rotary_dim=2), alibi=True, is_causal=True, window=2)
     assert heads.bfloat16()(tokens().bfloat16()).dtype == torch.bfloat16
     assert "n_heads=6, n_kv_heads=6, head_dim=5, is_causal=True, window=2, alibi=True" in repr(heads)
+    heads = MultiHeadAttention(D, H, scale=0.0, rope=lambda x, positions: x, sinks=True)
+    assert "head_dim=5, scale=0.0, rope=True, sinks=True" in repr(heads)
 
 
 # Bad input
