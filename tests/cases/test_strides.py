@@ -6,7 +6,7 @@ import mmap
 import pytest
 import torch
 
-from tests.cases.ways import DTYPES, IN_DTYPES, TORCH, TORCH_WITH_LSE, WAYS, Known, normal, qkv, run
+from tests.cases.ways import IN_DTYPES, TORCH, TORCH_WITH_LSE, WAYS, Known, normal, qkv, run
 from tests.tolerance import assert_refuses, garbage
 
 # Heads
@@ -37,7 +37,7 @@ def test_gradients_of_a_group_are_added(heads, way):
 
 @pytest.mark.parametrize("way", TORCH)
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}], ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_gradient_of_stride_0(dtype, options, way):
     """flash-attention#818: `out.sum().backward()` hands in one number, expanded; the gradients are the same."""
     q, k, v = qkv(5, 7, dtype=dtype)
@@ -107,7 +107,7 @@ def plain_call(dtype, is_causal):
     return known
 
 
-@pytest.mark.parametrize(("way", "dtype"), IN_DTYPES)
+@pytest.mark.parametrize(("way", "dtype"), [x for x in IN_DTYPES if x[1] in (torch.float32, torch.bfloat16)])
 @pytest.mark.parametrize("view", VIEWS)
 def test_views(view, dtype, way):
     """pytorch#112577: transposed and sliced q, k, v, incoming gradient too; NaN lies in between and is not read."""
@@ -203,6 +203,8 @@ def sized(t_q, t_kv, d, d_v, is_causal):
 )
 def test_odd_sizes(t_q, t_kv, is_causal, d, way):
     """flash-attention's tests: lengths and components that are no multiple of any tile."""
+    if way == "small tiles" and d != 59:  # thousands of them: one size is enough
+        return
     sized(t_q, t_kv, d, d, is_causal).check(way, gradients=way != "small tiles" and d in (40, 111))
 
 

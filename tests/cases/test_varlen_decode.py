@@ -92,7 +92,7 @@ def test_sequences_of_any_length(name, options, way):
 
 
 @pytest.mark.parametrize("way", WITH_GRADIENTS)
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", ["causal", "everything"])
 @pytest.mark.parametrize("name", ENDS)
 def test_gradients_of_sequences_of_any_length(name, options, way):
     """No NaN; exactly 0 for every row of no sequence, and for keys that no query looks at; otherwise as alone."""
@@ -195,8 +195,8 @@ SAME_BITS = ("decode",)
 
 
 @pytest.mark.parametrize("way", DECODING)
-@pytest.mark.parametrize("t_kv", [1, 37, 300, 1301])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("t_kv", [1, 300, 1301])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_request_alone_and_among_seven(dtype, t_kv, way):
     """flash-attention#1897: with a fixed split size the same bits; elsewhere as right alone as in the batch."""
     q, k, v = requests(7, t_kv, dtype)
