@@ -11,27 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
 
-from tests.matrix.axes import AXES, Case, pairs, product
-
-
-def failures(cases: list[Case]) -> list[tuple[Case, str]]:
-    """The cases that are not right, each with what is wrong."""
-    from tests.matrix.check import check
-
-    found = []
-    for case in cases:
-        try:
-            check(case)
-        except Exception as error:  # whatever it is, it belongs to this case, and the others go on
-            found.append((case, f"{type(error).__name__}: {error}".splitlines()[0]))
-    return found
-
-
-def one_thread() -> None:
-    """One process a core is faster for small work than threads."""
-    import torch
-
-    torch.set_num_threads(1)
+from tests.matrix.axes import AXES, pairs, product
+from tests.matrix.work import failures, one_thread
 
 
 def main(arguments: list[str] | None = None) -> int:

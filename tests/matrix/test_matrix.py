@@ -12,6 +12,7 @@ from tests.matrix.axes import AXES, IMPLEMENTATIONS, LAYOUTS, OPTIONS, Case, exi
 from tests.matrix.check import check
 from tests.matrix.layouts import in_layout
 from tests.matrix.problem import key_of, problem
+from tests.matrix.work import failures
 
 
 @pytest.mark.parametrize("case", pairs(), ids=str)
@@ -98,19 +99,20 @@ def test_one_key_that_is_dropped_is_found(monkeypatch):
             check(case)
 
 
-def test_the_command_counts_and_fails(capsys, monkeypatch):
-    """`python -m tests.matrix` says how many were right and exits 1 where one was not, or where none was run."""
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_command_counts_and_fails(capsys, jobs):
+    """`python -m tests.matrix` says how many were right and exits 1 where none was run; over processes too."""
     small = "reference | scale | float32 | small | grouped | offset"
-    assert command.main(["--only", small, "--jobs", "1"]) == 0
+    assert command.main(["--only", small, "--jobs", jobs]) == 0
     assert "1 of 1 right" in capsys.readouterr().out
-    assert command.main(["--only", "no such case", "--jobs", "1"]) == 1
+    assert command.main(["--only", "no such case", "--jobs", jobs]) == 1
 
 
 def test_a_failure_is_told_with_its_case(monkeypatch):
     """What goes wrong in one case is told, and the next goes on."""
     monkeypatch.setattr("tests.matrix.check.run", lambda *given: 1 / 0)
     cases = [case for case in pairs() if case.implementation == "reference"][:2]
-    found = command.failures(cases)
+    found = failures(cases)
     assert [case for case, _ in found] == cases
     assert found[0][1] == "ZeroDivisionError: division by zero"
 
