@@ -66,8 +66,8 @@ def attention(
         return reference.attention(q, k, v, **options)
     if q.is_nested or q.layout != torch.strided:
         raise not_dense("q", q)
-    if impl == "auto" and mask is window is alibi_slopes is softcap is sinks is None and not return_lse:
-        out = None if torch.compiler.is_compiling() else sdpa.shortcut(q, k, v, is_causal, scale)
+    if impl == "auto" and window is alibi_slopes is softcap is sinks is None and not return_lse:
+        out = None if torch.compiler.is_compiling() else sdpa.shortcut(q, k, v, mask, is_causal, scale)
         if out is not None:
             return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)

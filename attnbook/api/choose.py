@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attnbook.api import sdpa
 from attnbook.api.call import Call
+from attnbook.api.flash import HALF, REGISTER
 from attnbook.api.traced import forward_mode, traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 from attnbook.tiled.decode import takes_decode
@@ -150,7 +151,7 @@ def _unseen(call: Call) -> str | None:
         return "sdpa lets a NaN in a hidden key reach every row, and here the values cannot be looked at"
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # half a second; loaded when one compiles
 
-    if not statically_known_true(call.sizes.t_kv >= sdpa.REGISTER):
+    if not statically_known_true(call.sizes.t_kv >= REGISTER):
         return "sdpa loses a NaN in q where keys are few, and here it is not known how many there will be"
     return None
 
@@ -167,7 +168,7 @@ def _decodes_faster(call: Call) -> bool:
         return False
     # Grouped heads over more keys and values than a cache holds: torch reads them once for each query head.
     rereads = sizes.n_heads != sizes.n_kv_heads and sizes.b * sizes.n_heads * sizes.t_kv * sizes.head_dim >= REREAD
-    few = dtype in sdpa.HALF and (sizes.t_q == 1 or dtype == torch.float16)
+    few = dtype in HALF and (sizes.t_q == 1 or dtype == torch.float16)
     return rereads or (few and sizes.t_kv >= 512)
 
 

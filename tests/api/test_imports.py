@@ -57,5 +57,5 @@ def test_every_public_name_is_there():
     for name in api.__all__:
         assert getattr(api, name).__doc__
     assert set(api.__all__) <= set(dir(api))
-    with pytest.raises(AttributeError, match=r"module 'attnbook.api' has no attribute 'flash'; it has Explanation"):
-        _ = api.flash
+    with pytest.raises(AttributeError, match=r"module 'attnbook.api' has no attribute 'fused'; it has Explanation"):
+        _ = api.fused

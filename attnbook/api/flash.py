@@ -1,0 +1,151 @@
+"""torch's flash attention for the CPU, called below `scaled_dot_product_attention`: there it returns its lse, too.
+
+It is the same kernel, so nothing is lost by it. What it keeps, out and lse, is what our own backward keeps: each of the
+two passes can be torch's or the tiles'. Where torch does not do what our conventions say (a NaN behind a mask, a finite
+number that hides a whole row), the functions below find it out from what came back, and return None; then others
+calculate. torch does not document these operators: where they are missing, `suits` says no.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnbook.api.call import FLOATS
+
+
+def _found(name: str) -> Any:
+    return getattr(getattr(torch.ops.aten, name, None), "default", None)
+
+
+FORWARD = _found("_scaled_dot_product_flash_attention_for_cpu")
+BACKWARD = _found("_scaled_dot_product_flash_attention_for_cpu_backward")
+
+REGISTER = 16
+"""The fewest keys with which torch 2.13 on the CPU kept every NaN (AVX-512; 16 floats)."""
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class How(NamedTuple):
+    """The options of `attnbook.attention` that come as tensors or numbers, beside q, k, v."""
+
+    mask: Tensor | None
+    alibi_slopes: Tensor | None
+    sinks: Tensor | None
+    is_causal: bool
+    window: int | None
+    softcap: float | None
+    scale: float | None
+
+
+def has_options(q: Tensor, k: Tensor, v: Tensor, how: How) -> bool:
+    """Is it a call of which torch's kernel knows every option? Lengths are not asked: they may be symbols."""
+    if FORWARD is None or BACKWARD is None or q.device.type not in ("cpu", "meta") or q.dtype not in FLOATS:
+        return False
+    if how.is_causal and how.mask is not None:
+        return False
+    return how.window is None and how.softcap is None and how.alibi_slopes is None and how.sinks is None
+
+
+def suits(q: Tensor, k: Tensor, v: Tensor, how: How) -> bool:
+    """Can torch's kernel run this call? Values are another question."""
+    t_q, t_kv, d = q.shape[2], k.shape[2], q.shape[3]
+    if not has_options(q, k, v, how) or v.shape[3] != d or t_kv < REGISTER or 0 in q.shape or k.shape[1] == 0:
+        return False
+    return (not how.is_causal or t_q == 1 or t_q == t_kv) and torch._C._get_flash_sdp_enabled()
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, how: How) -> tuple[Tensor, Tensor] | None:
+    """The out (b, n_heads, t_q, d_v) and lse (b, n_heads, t_q) of a call that `suits`; None where they are not right.
+
+    The lse of a row of which every key is hidden is 0 here, as torch has it: `nothing_seen` finds these rows.
+    """
+    is_causal = how.is_causal and q.shape[2] > 1
+    out, lse = FORWARD(*rows(q, k, v), 0.0, is_causal, attn_mask=added(how.mask, q), scale=how.scale)
+    if is_causal:  # the last query sees every key; torch's kernel lets nothing hidden leak from k, and from v always
+        return (out, lse) if finite(out.select(2, -1)) else None
+    if how.mask is not None and not (finite(out) and hides(q, k, lse, how)):
+        return None
+    return out, lse
+
+
+def backward(
+    grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, how: How
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The gradients of q, k, v of a call that `suits`, from its out and lse; None where torch's would not be right."""
+    is_causal = how.is_causal and q.shape[2] > 1
+    if (is_causal or how.mask is not None) and not all(finite(x) for x in (q, k, v, grad_out)):
+        return None
+    if how.mask is not None:
+        lse = lse.masked_fill(lse == -torch.inf, 0.0)
+        if not hides(q, k, lse, how):
+            return None
+    if how.mask is not None and how.mask.dtype != torch.bool and not how.mask.amax() < torch.inf:
+        return None
+    d_q, d_k, d_v = BACKWARD(
+        *rows(grad_out), *rows(q, k, v), out, lse, 0.0, is_causal, attn_mask=added(how.mask, q), scale=how.scale
+    )
+    return d_q, d_k, d_v
+
+
+def rows(*tensors: Tensor) -> list[Tensor]:
+    """Tensors whose last axis lies together, as the kernel reads it."""
+    return [x if x.stride(-1) == 1 else x.contiguous() for x in tensors]
+
+
+def added(mask: Tensor | None, q: Tensor) -> Tensor | None:
+    """A mask as the kernel reads it: floats of q's dtype, with 2 or 4 axes. It asks, and misreads some others."""
+    if mask is None:
+        return None
+    while mask.ndim < 2 or mask.ndim == 3:
+        mask = mask[None]
+    if mask.dtype == torch.bool:
+        return torch.where(mask, torch.zeros((), dtype=q.dtype), -torch.inf)
+    return mask if mask.dtype == q.dtype else mask.to(torch.float32 if q.dtype in HALF else q.dtype)
+
+
+def hides(q: Tensor, k: Tensor, lse: Tensor, how: How) -> bool:
+    """Does every key that a floating mask hides have weight 0?
+
+    The lowest finite number hides (`attnbook.reference.split_mask`), and torch adds it. exp(score + lowest − lse) is 0
+    where lse is not nearly as low, for any score but the largest floats; only float16's lowest number, −65504, is one
+    that a score may outweigh, so there the largest |q| and |k| are looked at, too.
+    """
+    mask = how.mask
+    if mask is None or mask.dtype == torch.bool:
+        return True
+    lowest = max(torch.finfo(mask.dtype).min, torch.finfo(q.dtype).min)
+    least = lowest * 2.0**-24
+    if lowest == torch.finfo(torch.float16).min:
+        scale = q.shape[3] ** -0.5 if how.scale is None else abs(how.scale)
+        least = lowest + scale * q.shape[3] * magnitude(q) * magnitude(k) + UNDERFLOW
+    return bool(lse.amin().item() > least)
+
+
+UNDERFLOW = 104.0
+"""exp(−104) is 0 in float32."""
+
+
+def magnitude(x: Tensor) -> float:
+    """The largest |x|, NaN where one is."""
+    low, high = (end.item() for end in torch.aminmax(x))
+    return math.nan if math.isnan(high) else max(-low, high)
+
+
+def nothing_seen(out: Tensor, lse: Tensor, how: How) -> Tensor:
+    """The lse with −inf where a mask hides every key: torch has 0 there, and only there or by chance."""
+    if how.mask is None or not bool((lse == 0).any()):
+        return lse
+    mask = how.mask if how.mask.dtype == torch.bool else how.mask != -torch.inf
+    return lse.masked_fill(~mask.any(-1), -torch.inf)
+
+
+def finite(x: Tensor) -> bool:
+    """One sum, which is not finite where a number is not; where the sum overflows, each number is looked at."""
+    x = x.detach() if x.requires_grad else x
+    total = x.sum(dtype=torch.float32) if x.dtype in HALF else x.sum()
+    return math.isfinite(total.item()) or bool(x.isfinite().all())
