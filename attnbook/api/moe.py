@@ -62,6 +62,8 @@ def moe(
     weights = (x, router_weight, w_gate, w_up, w_down)
     if isinstance(x, Tensor):
         impl = _inside_transforms(x, impl)
+        if impl == "reference" and x.is_meta:
+            raise BackendUnavailable("reference looks at values, and there are none on the meta device")
     if impl == "reference":
         return reference_moe(*weights, **options)
     if isinstance(x, Tensor) and traced(x):

@@ -8,6 +8,7 @@ The idea of sorting instead of one-hot products: Gale et al. 2023 (MegaBlocks).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -74,7 +75,8 @@ def moe_through(
     _check_kinds(x, router_weight, selection_bias, {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
                  | {f"shared[{i}]": w for i, w in enumerate(shared or ())})  # fmt: skip
     token = x.flatten(0, -2)
-    with torch.autocast(x.device.type, enabled=False):  # the router stays in float32
+    # The router stays in float32; on the meta device there is no autocast to be off.
+    with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
         info = route(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
                      top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
                      routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip

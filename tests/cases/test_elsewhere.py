@@ -29,7 +29,7 @@ def test_mixed_dtypes_under_autocast(dtype, impl):
 
 
 def test_on_the_meta_device_there_are_shapes():
-    """Without values: attention, packed or not, and a layer."""
+    """Without values: attention, a layer, experts."""
     q, k, v = (x.to("meta") for x in qkv(5, 7, d_v=3))
     out, lse = attnbook.attention(q, k, v, is_causal=True, softcap=3.0, return_lse=True)
     assert (out.shape, lse.shape, out.device.type) == ((2, 2, 5, 3), (2, 2, 5), "meta")
@@ -37,6 +37,12 @@ def test_on_the_meta_device_there_are_shapes():
     assert operators.attention(q, k, v, None, None, None, True, None, None, None)[0].shape == (2, 2, 5, 3)
     layer = attnbook.MultiHeadAttention(8, 2, rope=True, is_causal=True, device="meta")
     assert layer(torch.zeros(2, 5, 8, device="meta")).shape == (2, 5, 8)
+    sizes = (7, 3), (4, 3), (4, 3, 5), (4, 3, 5), (4, 5, 3)
+    experts = [torch.zeros(size, device="meta") for size in sizes]
+    y, info = attnbook.moe(*experts, top_k=2, capacity_factor=1.5)
+    assert (y.shape, y.device.type, info.weights.shape, info.loads.shape) == ((7, 3), "meta", (7, 2), (4,))
+    with pytest.raises(attnbook.BackendUnavailable, match="there are none on the meta device"):
+        attnbook.moe(*experts, top_k=2, impl="reference")
 
 
 CACHES = {
