@@ -117,6 +117,14 @@ def test_a_failure_is_told_with_its_case(monkeypatch):
     assert found[0][1] == "ZeroDivisionError: division by zero"
 
 
+def test_a_case_leaves_the_problem_as_it_was():
+    """The inputs are worked out once for many cases: no case may leave its mark on them."""
+    case = Case("reference", "alibi", "float32", "small", "grouped", "contiguous")
+    check(case)
+    assert not any(x.requires_grad for x in problem(*key_of(case)).tensors.values())
+    check(case._replace(implementation="reference in NumPy"))
+
+
 def test_the_problem_of_a_repeated_layout_is_repeated():
     """With expanded memory all sequences are the same, and the gradient from above is one number everywhere."""
     asked = problem(*key_of(Case(IMPLEMENTATIONS[1], "none", "float32", "small", "grouped", "expanded")))
