@@ -47,15 +47,15 @@ def plain_lse(q, k, v, **options):
     ]
 
 
-def plain_gradients(q, k, v, *, d_out, d_lse=None, **options):
+def plain_gradients(q, k, v, *, d_out, d_lse=None, right=None, **options):
     """As `exact`, every step in the dtype of q; for each gradient the worst of six plain ways to write it.
 
     Autograd through softmax; or the sum over a row taken from the output, Σ d_out · out, as every implementation does
     that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0. It has the weights
     from the stored lse, which may be rounded up or down. And both with every sum in the opposite order too: so that one
-    lucky rounding is not the measure.
+    lucky rounding is not the measure. `right` is what `exact` says, where it is known already.
     """
-    right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options)
+    right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options) if right is None else right
     ways = [
         _differentiate(q, k, v, d_out, d_lse, options | {"average": average, "backwards": backwards})
         for average in (_average, partial(_AverageFromOut.apply, 0.5), partial(_AverageFromOut.apply, -0.5))

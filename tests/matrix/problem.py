@@ -103,7 +103,7 @@ def truth(*key: Any) -> Truth:
     asked = problem(*key)
     inputs, grads = (asked.q, asked.k, asked.v), {"d_out": asked.d_out, "d_lse": asked.d_lse}
     found = exact(*inputs, **grads, **asked.oracle)
-    baseline = plain_gradients(*inputs, **grads, **asked.oracle)
+    baseline = plain_gradients(*inputs, **grads, right=found, **asked.oracle)
     right = {name if name in ("out", "lse") else f"d {name}": x for name, x in found.items()}
     of_values = {
         name: worst(right[name], *(way(*inputs, backwards=turned, **asked.oracle) for turned in (False, True)))
