@@ -27,9 +27,10 @@ from attnbook.shapes import AttentionSizes
 from attnbook.tiled.backward import backward_from_saved
 from attnbook.tiled.lanes import Stack
 from attnbook.tiled.once import Once
+from attnbook.tiled.parts import Parts
 from attnbook.tiled.plan import KeyTile, QueryTile, Range, seen_by_all, seen_by_some
 from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, working_dtype
-from attnbook.tiled.products import add_product, all_finite
+from attnbook.tiled.products import all_finite
 from attnbook.tiled.scores import Scores
 
 BUFFER = 1 << 20
@@ -133,20 +134,18 @@ class _Room:
         self.dtype = like.dtype
         self.scratch = Scratch(like)
 
-    def at_hand(self, x: Tensor) -> Tensor:
-        """A split of K or V (lanes, keys, d) in the working dtype: itself, or a copy (the one before it is gone).
+    def in_place(self, x: Tensor) -> bool:
+        """Is a split of K or V (lanes, keys, d) used where it lies?
 
         A product rounds otherwise where rows begin elsewhere in a cache line, so only rows that all begin at its start
-        are used where they lie: another place in memory, alone or in a batch, then changes no bit.
+        are: another place in memory, alone or in a batch, then changes no bit.
         """
         aligned = all(n * x.element_size() % LINE == 0 for n in x.stride()[:-1]) and x.data_ptr() % LINE == 0
-        if x.dtype == self.dtype and x.stride(-1) == 1 and aligned:
-            return x
-        return self.scratch.take("split", x.shape).copy_(x)
+        return x.dtype == self.dtype and x.stride(-1) == 1 and aligned
 
-    def for_scores(self, lanes: int, rows: int, keys: int) -> Tensor:
-        """Room for the scores of a split (lanes, rows, keys)."""
-        return self.scratch.take("scores", (lanes, rows, keys))
+    def at_hand(self, x: Tensor) -> Tensor:
+        """A split of K or V in the working dtype: itself, or a copy (the one before it is gone)."""
+        return x if self.in_place(x) else self.scratch.take("split", x.shape).copy_(x)
 
 
 class _Lanes(NamedTuple):
@@ -172,7 +171,7 @@ def _splits(queries: QueryTile, sizes: AttentionSizes, scores: Scores, keys: int
     first, last = seen_by_some(*of_options)
     free = seen_by_all(*of_options)
     if scores.mask is not None:
-        first, last = _ends(scores._may_attend(queries, KeyTile(0, sizes.t_kv)), first, last)
+        first, last = _ends(scores.may_attend(queries, KeyTile(0, sizes.t_kv)), first, last)
     for start in range(first, last, keys):
         stop = min(start + keys, last)
         edges = () if free[0] <= start and stop <= free[1] else ((start, stop),)
@@ -205,31 +204,22 @@ def _attend(
     n, group, t_q = lse.shape
     # The group's heads are more rows, (lanes, group · t_q, d); a copy, so that its place in memory is always alike.
     q = room.scratch.take("q", (n, group * t_q, lanes.q.shape[-1])).copy_(lanes.q.flatten(1, 2))
-    # Each part has its largest score, the sum of exp(score − largest), and that sum with v. Part 0 is the sink, or
-    # nothing; the lowest finite number stands for "no score", so that no −inf is ever taken from −inf.
-    tops = lse.new_full((len(splits) + 1, n, group * t_q, 1), torch.finfo(lse.dtype).min)
-    totals = torch.zeros_like(tops)
-    averages = tops.new_zeros((*tops.shape[:-1], lanes.v.shape[-1]))
-    if lanes.sink is not None:
-        sink = lanes.sink[:, :, None].expand(n, group, t_q).reshape(n, group * t_q, 1)
-        tops[0].clamp_(min=sink)
-        totals[0] = (sink - tops[0]).exp_()
-    for part, keys in enumerate(splits, start=1):
+    sink = lanes.sink
+    if sink is not None:
+        sink = sink[:, :, None].expand(n, group, t_q).reshape(n, group * t_q, 1)
+    parts = Parts(room.scratch, (n, group * t_q, lanes.v.shape[-1]), sink, len(splits))
+    for keys in splits:
         here = slice(keys.start, keys.stop)
-        buffer = room.for_scores(n, group * t_q, keys.stop - keys.start)
-        score, _ = scores.tile(q, room.at_hand(lanes.k[:, here]), queries, keys, buffer, contained=contained)
-        top = torch.clamp(score.amax(-1, keepdim=True), min=torch.finfo(lse.dtype).min, out=tops[part])
-        weight = score.sub_(top).exp_()
-        torch.sum(weight, -1, keepdim=True, out=totals[part])
+        score = room.scratch.take("score", (n, group * t_q, keys.stop - keys.start))
+        k = lanes.k[:, here]
+        by_key = room.scratch.take("by key", score.mT.shape) if room.in_place(k) else None
+        scores.tile(q, room.at_hand(k), queries, keys, score, contained=contained, by_key=by_key)
         seen = scores.seen(queries, keys, n, group) if contained else None
-        add_product(averages[part], weight, room.at_hand(lanes.v[:, here]), seen)
-
-    top = tops.amax(0)
-    share = tops.sub_(top).exp_()  # of each part, (parts, lanes, rows, 1)
-    total = (share * totals).sum(0)
-    average = (share * averages).sum(0).div_(total.masked_fill(total == 0, 1.0))  # a row that saw nothing: 0 / 1
-    lse[:] = total.log_().add_(top).view(lse.shape)
+        certain = not contained and scores.every_row_sees(queries, keys)
+        parts.add(score, room.at_hand(lanes.v[:, here]), certain=certain, seen=seen)
+    average, in_lse = parts.whole()
     out[:] = average.view(out.shape)
+    lse[:] = in_lse.view(lse.shape)
 
 
 class _Decode(torch.autograd.Function):

@@ -1,14 +1,7 @@
-"""Attention forward, tile by tile: each tile of keys gives an attention of its own, and partial results are merged.
+"""Attention forward, tile by tile: each tile of keys gives an attention of its own, and the parts are merged.
 
-Of the keys seen so far each row keeps the largest score, `top`, the sum of exp(score − top), `total`, and the average
-of their values. The same three come from the next tile by itself, and two such results make one:
-
-    top     = max(top_a, top_b)
-    total   = total_a · exp(top_a − top) + total_b · exp(top_b − top)
-    average = (total_a · exp(top_a − top) · average_a + total_b · exp(top_b − top) · average_b) / total
-
-So the scores of one tile at a time are enough, and memory beyond the result does not depend on the length. A sink is a
-score that has been seen before the first key and has no value. In the end lse = top + log total.
+So the scores of one tile at a time are enough, and memory beyond the result does not depend on the length. How parts
+are merged is told in `parts`, and which tiles there are in `plan`.
 Milakov and Gimelshein 2018; Dao et al. 2022 (algorithm 1), Dao 2023 (algorithm 1).
 """
 
@@ -22,9 +15,10 @@ from torch import Tensor
 
 from attnbook.tiled.decode import decode_forward, takes_decode
 from attnbook.tiled.lanes import Stack, stacks
+from attnbook.tiled.parts import Parts
 from attnbook.tiled.plan import Band, QueryTile, band, plan
 from attnbook.tiled.prepare import SCORES, Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
-from attnbook.tiled.products import all_finite, product
+from attnbook.tiled.products import all_finite
 from attnbook.tiled.scores import Scores
 
 
@@ -83,7 +77,8 @@ def attention_forward(
                     _attend(alike.tile, many, in_band, scratch, contained)
 
     calculate(contained=False)
-    if (options.is_causal or mask is not None) and not all_finite(out):
+    may_hide = options.is_causal or mask is not None or sizes.t_kv > tiles.k  # or one tile's scores may all be −inf
+    if may_hide and not all_finite(out):
         calculate(contained=True)
     return out, lse
 
@@ -109,7 +104,7 @@ class _Views:
 def _unfold(one: _Views, alike: Band, ahead: int) -> Iterator[_Views]:
     """The tiles of a band as lanes, from the views of a single lane: keys overlap, and nothing is copied."""
     rows, columns = alike.rows, alike.columns
-    most = max(SCORES // (2 * one.q.shape[1] * rows * columns), 1) * rows
+    most = max(SCORES // (one.q.shape[1] * rows * columns), 1) * rows
     for start in range(alike.start, alike.stop, most):
         stop = min(start + most, alike.stop)
         stretch = slice(start + ahead + rows - columns, stop + ahead)
@@ -124,76 +119,21 @@ def _unfold(one: _Views, alike: Band, ahead: int) -> Iterator[_Views]:
 
 def _attend(tile: QueryTile, at: _Views, scores: Scores, scratch: Scratch, contained: bool) -> None:
     """Write out and lse of one tile of queries."""
-    q, k, v, lse = at.q, at.k, at.v, at.lse
-    dtype = lse.dtype
+    dtype = at.lse.dtype
     some = slice(tile.start, tile.stop)
-    lanes, group, rows = lse[:, :, some].shape
-    q_rows = q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
-    if len(tile.keys) == 1 and at.sink is None and not contained and scores.every_row_sees(tile):
-        average, in_lse = _at_once(q_rows, k, v, tile, scores, scratch)
-        lse[:, :, some] = in_lse.view(lanes, group, rows)
-        at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
-        return
-    top, total = _start(at.sink, lse[:, :, some])  # (lanes, group · rows, 1)
-    average = q.new_zeros((lanes, group * rows, v.shape[-1]), dtype=dtype)
-
+    lanes, group, rows = at.lse[:, :, some].shape
+    q_rows = at.q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
+    sink = None if at.sink is None else at.sink[..., None].expand(lanes, group, rows).reshape(lanes, group * rows, 1)
+    parts = Parts(scratch, (lanes, group * rows, at.v.shape[-1]), sink, len(tile.keys))
     for keys in tile.keys:
         if scores.hides_all(tile, keys):
             continue
-        k_rows = k[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d)
-        v_rows = v[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d_v)
+        k_rows = at.k[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d)
+        v_rows = at.v[:, keys.start : keys.stop].to(dtype)  # (lanes, columns, d_v)
         score = scratch.take("score", (lanes, group * rows, keys.stop - keys.start))
         scores.tile(q_rows, k_rows, tile, keys, score, contained=contained)
         seen = scores.seen(tile, keys, lanes, group) if contained else None
-        weight, its_top, its_total = _softmax(score, scratch)
-        new_top = torch.maximum(top, its_top)
-        total.mul_(top.sub_(new_top).exp_())
-        its_total.mul_(its_top.sub_(new_top).exp_())
-        both = total + its_total
-        whole = both.clamp(min=1.0)  # at least 1 as soon as a key has been seen: no 0 / 0 before
-        average.mul_(total.div_(whole)).addcmul_(product(weight, v_rows, seen), its_total.div_(whole))
-        top, total = new_top, both
-
-    lse[:, :, some] = total.log_().add_(top).view(lanes, group, rows)  # log 0 is −inf: nothing was seen
+        parts.add(score, v_rows, certain=not contained and scores.every_row_sees(tile, keys), seen=seen)
+    average, lse = parts.whole()
     at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
-
-
-def _at_once(
-    q_rows: Tensor, k: Tensor, v: Tensor, tile: QueryTile, scores: Scores, scratch: Scratch
-) -> tuple[Tensor, Tensor]:
-    """The average (lanes, group · rows, d_v) and lse (lanes, group · rows, 1) where one tile has all keys."""
-    (keys,) = tile.keys
-    k_rows, v_rows = (x[:, keys.start : keys.stop].to(q_rows.dtype) for x in (k, v))
-    score = scratch.take("score", (*q_rows.shape[:2], keys.stop - keys.start))
-    scores.tile(q_rows, k_rows, tile, keys, score, contained=False)
-    weight = torch.softmax(score, -1, out=scratch.take("weight", score.shape))
-    lse = score.amax(-1, keepdim=True).sub_(weight.amax(-1, keepdim=True).log_())
-    return torch.bmm(weight, v_rows), lse
-
-
-def _softmax(score: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a tile by itself: the weights (lanes, rows, columns), and their `top` and `total` (lanes, rows, 1).
-
-    The largest weight is exp(0) / total, which gives the total without another pass over the scores. A row of −inf has
-    weights 0 and a total of 0.
-    """
-    top = score.amax(-1, keepdim=True)
-    weight = torch.softmax(score, -1, out=scratch.take("weight", score.shape))
-    total = weight.amax(-1, keepdim=True).reciprocal_()
-    nothing = top == -torch.inf
-    if bool(nothing.any()):
-        weight.masked_fill_(nothing, 0.0)
-        total.masked_fill_(nothing, 0.0)
-    return weight, top.clamp_(min=torch.finfo(top.dtype).min), total
-
-
-def _start(sink: Tensor | None, lse: Tensor) -> tuple[Tensor, Tensor]:
-    """`top` and `total` before the first key (lanes, group · rows, 1): as if the sink had been seen, or nothing.
-
-    The lowest finite number is the top of nothing, and not −inf, because it can be taken from itself.
-    """
-    lowest = torch.finfo(lse.dtype).min
-    sink = torch.full_like(lse, -torch.inf) if sink is None else sink[..., None].expand(lse.shape)
-    sink = sink.flatten(1, 2)[..., None]
-    top = sink.clamp(min=lowest)
-    return top, (sink - top).exp_()
+    at.lse[:, :, some] = lse.view(lanes, group, rows)

@@ -29,14 +29,6 @@ def product(a: Tensor, b: Tensor, seen: Tensor | None = None) -> Tensor:
     return total
 
 
-def add_product(total: Tensor, a: Tensor, b: Tensor, seen: Tensor | None = None) -> None:
-    """Add `product(a, b, seen)` to total (lanes, m, d), in place."""
-    if seen is None:
-        torch.baddbmm(total, a, b, out=total)
-    else:
-        total += product(a, b, seen)
-
-
 def all_finite(*tensors: Tensor | None) -> bool:
     """Is every number of every tensor finite? The sum tells it in one pass, unless it overflows by itself."""
     return all(

@@ -47,21 +47,37 @@ class Scores:
 
     def hides_all(self, q_tile: QueryTile, k_tile: KeyTile) -> bool:
         """Does the mask hide every key of this tile from every query? Then the tile is not visited."""
-        return self.mask is not None and not bool(self._may_attend(q_tile, k_tile).any())
+        return self.mask is not None and not bool(self.may_attend(q_tile, k_tile).any())
 
-    def every_row_sees(self, q_tile: QueryTile) -> bool:
-        """Is it sure that every query of the tile sees a key of the sequence?"""
-        return self.mask is None and (not self.options.is_causal or q_tile.start + self.ahead >= 0)
+    def every_row_sees(self, q_tile: QueryTile, k_tile: KeyTile) -> bool:
+        """Is it sure that every query of the one tile sees a key of the other?"""
+        if self.mask is not None or not self.options.is_causal:
+            return self.mask is None
+        first, last = q_tile.start + self.ahead, q_tile.stop - 1 + self.ahead  # where the queries stand
+        return first >= k_tile.start and (self.options.window is None or last - self.options.window < k_tile.stop - 1)
 
     def tile(
-        self, q: Tensor, k: Tensor, q_tile: QueryTile, k_tile: KeyTile, out: Tensor, *, contained: bool = True
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_tile: QueryTile,
+        k_tile: KeyTile,
+        out: Tensor,
+        *,
+        contained: bool = True,
+        by_key: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The scores of q (lanes, group · rows, d) and k (lanes, columns, d) in `out` (lanes, group · rows, columns).
 
         `contained`: −inf is put in place of whatever the score of a hidden key is. Otherwise it is added, which is
-        quicker and leaves a NaN a NaN. -> the scores, and with softcap a copy of them as just capped (else them again).
+        quicker and leaves a NaN a NaN. `by_key` (lanes, columns, group · rows) is room for k qᵀ: few queries are
+        quicker through it, as it reads k in the order in which it lies.
+        -> the scores, and with softcap a copy of them as just capped (else them again).
         """
-        torch.baddbmm(out, q, k.mT, beta=0, alpha=self.options.scale, out=out)
+        if by_key is None:
+            torch.baddbmm(out, q, k.mT, beta=0, alpha=self.options.scale, out=out)
+        else:
+            torch.mul(torch.bmm(k, q.mT, out=by_key).mT, self.options.scale, out=out)
         capped = out
         if self.options.softcap is not None:
             cap = self.options.softcap
@@ -70,7 +86,7 @@ class Scores:
         if self.slopes is not None:
             score.addcmul_(self.slopes, self.distance(q_tile, k_tile), value=-1)
         if self.mask is not None:
-            may, mask = self._may_attend(q_tile, k_tile), self._mask_tile(q_tile, k_tile)
+            may, mask = self.may_attend(q_tile, k_tile), self._mask_tile(q_tile, k_tile)
             added = self.like.new_zeros(()) if mask.dtype == torch.bool else mask.to(self.like.dtype)
             score.add_(torch.where(may, added, -torch.inf))
         for start, stop in k_tile.edges:
@@ -83,7 +99,7 @@ class Scores:
         """May each query of the tile look at each key? Booleans (lanes, group · rows, columns)."""
         seen = self._in_sight(q_tile, k_tile.start, k_tile.stop)  # (rows, columns)
         if self.mask is not None:
-            seen = seen & self._may_attend(q_tile, k_tile)
+            seen = seen & self.may_attend(q_tile, k_tile)
         return seen.expand(lanes, group, *seen.shape[-2:]).flatten(1, 2)
 
     def distance(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
@@ -113,7 +129,7 @@ class Scores:
         i = torch.arange(q_tile.start + self.ahead, q_tile.stop + self.ahead, device=self.like.device)[:, None]
         return i - torch.arange(start, stop, device=self.like.device)
 
-    def _may_attend(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
+    def may_attend(self, q_tile: QueryTile, k_tile: KeyTile) -> Tensor:
         """The mask's tile as booleans, True = may attend; axes that stand for their repetition have length 1."""
         mask = self._mask_tile(q_tile, k_tile)
         return mask if mask.dtype == torch.bool else ~(mask <= self.options.hidden)  # a NaN hides nothing
