@@ -77,21 +77,23 @@ def attention(
 
 def run(call: Call, impl: str, *, clean: bool | None) -> Any:
     """Hand a checked call to the implementation of this name; `clean`: `sdpa.run` needs not look at values again."""
+    if impl == "auto" or (impl == "tiled" and (traced(call.q) or is_on(call.q))):
+        return _run_operator(call, impl)
+    if impl == "sdpa" and call.return_lse:
+        return _run_operator(call._replace(mask=sdpa.hiding_with_infinity(call)), "auto")
     if impl == "tiled":
-        return _run_tiled(call)
+        door = tiled.decode if takes_decode(call.sizes) else tiled.attention
+        return door(call.q, call.k, call.v, **call.options)
     with off(call.q):  # or autocast would take to half precision what accumulates in float32
         if impl == "sdpa":
             return sdpa.run(call, clean=False if traced(call.q) and clean is None else clean)
         return reference.attention(call.q, call.k, call.v, **call.options)
 
 
-def _run_tiled(call: Call) -> Any:
-    """The tiles: as one operator where a call is traced, or under autocast, which then is off in its backward too."""
-    if traced(call.q) or is_on(call.q):
-        out, lse = operators.attention(
-            call.q, call.k, call.v, call.mask, call.alibi_slopes, call.sinks,
-            call.is_causal, call.window, call.softcap, call.scale,
-        )  # fmt: skip
-        return (out, lse) if call.return_lse else out
-    door = tiled.decode if takes_decode(call.sizes) else tiled.attention
-    return door(call.q, call.k, call.v, **call.options)
+def _run_operator(call: Call, impl: str) -> Any:
+    """One operator, where a call is traced; or under autocast, which then is off in its backward, too."""
+    out, lse = operators.attention(
+        call.q, call.k, call.v, call.mask, call.alibi_slopes, call.sinks,
+        call.is_causal, call.window, call.softcap, call.scale, impl, call.return_lse,
+    )  # fmt: skip
+    return (out, lse) if call.return_lse else out

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnbook.api import sdpa
+from attnbook.api import flash, sdpa
 from attnbook.api.call import Call
-from attnbook.api.flash import HALF, REGISTER
+from attnbook.api.flash import HALF, REGISTER, how_of
 from attnbook.api.traced import forward_mode, traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
+from attnbook.shapes import AttentionSizes
 from attnbook.tiled.decode import takes_decode
 
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa", "triton")
@@ -29,7 +30,7 @@ NO_KERNELS = (
 
 
 class Choice(NamedTuple):
-    """The implementation that runs and the reason."""
+    """The implementation that runs, or "auto" where only the operator will know, and the reason."""
 
     impl: str
     why: str
@@ -57,9 +58,11 @@ def choose(call: Call, impl: str) -> Choice:
         if missing is not None:
             raise BackendUnavailable(missing)
         return Choice(impl, BY_NAME)
+    if traced(call.q) and flash.has_options(call.q, call.v, how_of(call)) and (call.return_lse or _unseen(call)):
+        return LATER
     instead = unfit(call)
     if instead is None:
-        return SDPA
+        return SDPA if not call.return_lse else WITH_LSE
     missing = unavailable(call, "tiled")
     if missing is None:
         return Choice("tiled", instead)
@@ -69,6 +72,12 @@ def choose(call: Call, impl: str) -> Choice:
 
 
 SDPA = Choice("sdpa", "torch's own attention does this job, and nothing here is faster at it")
+WITH_LSE = Choice("sdpa", "torch's own flash kernel does this job, and returns the lse below its public function")
+LATER = Choice(
+    "auto",
+    "here are no values to look at, so the operator attnbook::attention chooses when it runs: torch's own flash kernel "
+    "where it is right, the tiles elsewhere",
+)
 
 
 def choose_varlen(q: Tensor, impl: str) -> Choice:
@@ -100,12 +109,21 @@ def unavailable(call: Call, impl: str) -> str | None:
         return NO_KERNELS
     if impl == "sdpa" and (lacking := sdpa.lacks(call)) is not None:
         return lacking
+    if impl == "sdpa" and call.return_lse:
+        return _lse_unavailable(call)
     if impl == "sdpa" and not torch.compiler.is_compiling():
         if forward_mode():
             return NO_FORWARD_MODE
         if not sdpa.must_look(call):
             return None
     return _unwatched(call.q, impl)
+
+
+def _lse_unavailable(call: Call) -> str | None:
+    """The same for torch's flash kernel, asked for its lse: an operator of ours, which has values to look at."""
+    if traced(call.q) or transformed():
+        return "sdpa returns no lse where values cannot be looked at"
+    return None if sdpa.looks_finite(call) else "sdpa returns no lse where there is a NaN or inf"
 
 
 def _unwatched(q: Tensor, impl: str) -> str | None:
@@ -124,6 +142,8 @@ def unfit(call: Call) -> str | None:
     lacking = sdpa.lacks(call)
     if lacking is not None:
         return lacking
+    if call.return_lse and (missing := _lse_unavailable(call)) is not None:
+        return missing
     if call.window is not None:
         return "sdpa would need a dense mask for the window and calculate what it hides"
     if call.alibi_slopes is not None:
@@ -138,9 +158,9 @@ def unfit(call: Call) -> str | None:
         return NO_FORWARD_MODE
     if not sdpa.is_bare(call) and call.mask is None and call.sizes.t_q * call.sizes.t_kv > DENSE:
         return "sdpa would need a dense mask to align t_q and t_kv at their ends"
-    if _decodes_faster(call):
+    if decodes_faster(call.sizes, call.q.dtype):
         return "few queries, many keys: sdpa takes longer, up to 3 times in float32 and 6 to 10 in half precision"
-    if sdpa.must_look(call) and not sdpa.looks_finite(call):
+    if not call.return_lse and sdpa.must_look(call) and not sdpa.looks_finite(call):
         return "sdpa lets a NaN or inf reach rows that may not see it, or loses it, and there is one"
     return None
 
@@ -161,9 +181,8 @@ DENSE = 1 << 21
 """The most t_q · t_kv for which a causal mask is written down: 8 MiB of float32. Beyond it the tiles are as fast."""
 
 
-def _decodes_faster(call: Call) -> bool:
+def decodes_faster(sizes: AttentionSizes, dtype: torch.dtype) -> bool:
     """Is this a call for `attnbook.tiled.decode`? Measured for 1 to 4 queries, 256 to 8192 keys, 8 and 32 heads."""
-    sizes, dtype = call.sizes, call.q.dtype
     if not takes_decode(sizes):
         return False
     # Grouped heads over more keys and values than a cache holds: torch reads them once for each query head.
@@ -181,7 +200,7 @@ def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
     for impl in IMPLEMENTATIONS:
         if impl == took:
             continue
-        missing = unavailable(call, impl)
+        missing = MAYBE if took == "auto" and impl in ("sdpa", "tiled") else unavailable(call, impl)
         if missing is None and impl == "sdpa":
             missing = unfit(call)
         if missing is None and impl == "tiled" and unfit(call) is not None:
@@ -198,6 +217,7 @@ def others_varlen(q: Tensor, took: str) -> Iterator[tuple[str, str]]:
             yield impl, unavailable_varlen(q, impl) or (NOT_ASKED if impl == "tiled" else SLOWER[impl])
 
 
+MAYBE = "not by itself: the operator may take it"
 NOT_ASKED = "it can, and another was asked for by name"
 SLOWER = {
     "reference": "it keeps all t_q × t_kv scores of every head: written to be read",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnbook.api.call import FLOATS
+from attnbook.api.call import FLOATS, Call
 
 
 def _found(name: str) -> Any:
@@ -42,19 +42,24 @@ class How(NamedTuple):
     scale: float | None
 
 
-def has_options(q: Tensor, k: Tensor, v: Tensor, how: How) -> bool:
+def how_of(call: Call) -> How:
+    """These of a checked call."""
+    return How(call.mask, call.alibi_slopes, call.sinks, call.is_causal, call.window, call.softcap, call.scale)
+
+
+def has_options(q: Tensor, v: Tensor, how: How) -> bool:
     """Is it a call of which torch's kernel knows every option? Lengths are not asked: they may be symbols."""
     if FORWARD is None or BACKWARD is None or q.device.type not in ("cpu", "meta") or q.dtype not in FLOATS:
         return False
-    if how.is_causal and how.mask is not None:
+    if v.shape[3] != q.shape[3] or (how.is_causal and how.mask is not None):
         return False
     return how.window is None and how.softcap is None and how.alibi_slopes is None and how.sinks is None
 
 
 def suits(q: Tensor, k: Tensor, v: Tensor, how: How) -> bool:
     """Can torch's kernel run this call? Values are another question."""
-    t_q, t_kv, d = q.shape[2], k.shape[2], q.shape[3]
-    if not has_options(q, k, v, how) or v.shape[3] != d or t_kv < REGISTER or 0 in q.shape or k.shape[1] == 0:
+    t_q, t_kv = q.shape[2], k.shape[2]
+    if t_kv < REGISTER or 0 in q.shape or k.shape[1] == 0 or not has_options(q, v, how):
         return False
     return (not how.is_causal or t_q == 1 or t_q == t_kv) and torch._C._get_flash_sdp_enabled()
 
@@ -136,12 +141,18 @@ def magnitude(x: Tensor) -> float:
     return math.nan if math.isnan(high) else max(-low, high)
 
 
-def nothing_seen(out: Tensor, lse: Tensor, how: How) -> Tensor:
-    """The lse with −inf where a mask hides every key: torch has 0 there, and only there or by chance."""
+def nothing_seen(lse: Tensor, how: How) -> Tensor:
+    """The lse with −inf where a mask hides every key: torch has 0 there, and elsewhere only by chance."""
+    lse = lse.contiguous()
     if how.mask is None or not bool((lse == 0).any()):
         return lse
-    mask = how.mask if how.mask.dtype == torch.bool else how.mask != -torch.inf
-    return lse.masked_fill(~mask.any(-1), -torch.inf)
+    seen = how.mask if how.mask.dtype == torch.bool else how.mask != -torch.inf
+    return lse.masked_fill_(~(seen.any(-1) if seen.ndim else seen), -torch.inf)
+
+
+def laid_out(out: Tensor) -> Tensor:
+    """The same numbers where torch's kernel puts them: the heads of a token lie side by side."""
+    return out.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def finite(x: Tensor) -> bool:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from attnbook import tiled
-from attnbook.api import autocast
+from attnbook.api import autocast, flash
+from attnbook.api.choose import decodes_faster
 from attnbook.shapes import check_attention
 from attnbook.tiled.decode import decode_forward, takes_decode
 
@@ -34,17 +35,33 @@ def attention(
     window: int | None,
     softcap: float | None,
     scale: float | None,
+    impl: str = "auto",
+    wants_lse: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`attnbook.attention` -> out (b, n_heads, t_q, d_v), lse (b, n_heads, t_q)."""
+    """`attnbook.attention` -> out (b, n_heads, t_q, d_v), lse (b, n_heads, t_q).
+
+    Here are values, so with "auto" torch's flash kernel runs where it is right, as behind the door; "tiled" is tiles.
+    That kernel's lse of half precision is good enough for its own backward only: `wants_lse` asks for a better one.
+    """
+    sizes, how = check_attention(q, k, v), flash.How(mask, alibi_slopes, sinks, is_causal, window, softcap, scale)
+    rounds = wants_lse and q.dtype in flash.HALF
+    if impl == "auto" and not rounds and flash.suits(q, k, v, how) and not decodes_faster(sizes, q.dtype):
+        found = flash.forward(q, k, v, how)
+        if found is not None:
+            return flash.laid_out(found[0]), flash.nothing_seen(found[1], how)
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
-    forward = decode_forward if takes_decode(check_attention(q, k, v)) else tiled.attention_forward
-    return forward(q, k, v, mask, alibi_slopes, sinks, **options)
+    forward = decode_forward if takes_decode(sizes) else tiled.attention_forward
+    out, lse = forward(q, k, v, mask, alibi_slopes, sinks, **options)
+    return flash.laid_out(out) if impl == "auto" and flash.has_options(q, v, how) else out, lse
 
 
 @attention.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
     b, n_heads, t_q = q.shape[:3]
-    return q.new_empty((b, n_heads, t_q, v.shape[3])), q.new_empty((b, n_heads, t_q), dtype=lse_dtype(q))
+    lse = q.new_empty((b, n_heads, t_q), dtype=lse_dtype(q))
+    if options[7:8] != ("tiled",) and flash.has_options(q, v, flash.How(*options[:7])):
+        return q.new_empty((b, t_q, n_heads, v.shape[3])).transpose(1, 2), lse
+    return q.new_empty((b, n_heads, t_q, v.shape[3])), lse
 
 
 @torch.library.custom_op("attnbook::attention_backward", mutates_args=())
@@ -66,8 +83,18 @@ def attention_backward(
     needs_mask: bool,
     needs_alibi: bool,
     needs_sinks: bool,
+    impl: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of q, k, v, mask, slopes and sinks; an empty tensor where none is needed."""
+    """The gradients of q, k, v, mask, slopes and sinks; an empty tensor where none is needed.
+
+    They come from out and lse, so each pass chooses by itself: torch's flash kernel has no gradient of the lse.
+    """
+    how = flash.How(mask, alibi_slopes, sinks, is_causal, window, softcap, scale)
+    if impl == "auto" and grad_lse is None and not needs_mask and flash.suits(q, k, v, how):
+        found = flash.backward(grad_out, q, k, v, out, lse, how)
+        if found is not None:
+            d_q, d_k, d_v = (x.contiguous() for x in found)
+            return all_tensors((d_q, d_k, d_v, None, None, None), q)
     grads = tiled.attention_backward(
         grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks,
         is_causal=is_causal, window=window, softcap=softcap, scale=scale,
@@ -80,7 +107,7 @@ def attention_backward(
 def _(
     grad_out: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *options: Any
 ) -> tuple[Tensor, ...]:
-    return fake_gradients(q, k, v, options[:3], options[7:])
+    return fake_gradients(q, k, v, options[:3], options[7:10])
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -94,9 +121,8 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -
     if grad_out is None:
         grad_out = torch.zeros_like(out)
     needs = ctx.needs_input_grad[:6]
-    grads = attention_backward(
-        grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks, *ctx.options, *needs[3:]
-    )
+    *how, impl, _ = ctx.options
+    grads = attention_backward(grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks, *how, *needs[3:], impl)
     return *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None for _ in ctx.options)
 
 

@@ -101,8 +101,10 @@ def lacks(call: Call) -> str | None:
         return "sdpa has no softcap"
     if call.sinks is not None:
         return "sdpa has no sinks"
-    if call.return_lse:
-        return "sdpa returns no lse"
+    if call.return_lse and call.q.dtype in HALF:
+        return "sdpa returns no lse in half precision: that of torch's flash kernel is not float32's"
+    if call.return_lse and not flash.suits(call.q, call.k, call.v, flash.how_of(call)):
+        return "sdpa returns no lse: torch's flash kernel would, but does not take this call"
     return None
 
 
@@ -198,11 +200,17 @@ def _mask_is_clean(call: Call) -> bool:
 
 def _written(call: Call) -> Tensor | None:
     """The call's masks, window and slopes as the one mask that torch takes."""
-    mask = call.mask
-    if mask is not None and mask.dtype != torch.bool and not call.is_causal and call.alibi_slopes is None:
-        mask = _axes(mask)
-        return mask.masked_fill(mask <= lowest(mask, call.q), -torch.inf).to(working_dtype(call.q))
+    if call.mask is not None and not call.is_causal and call.alibi_slopes is None:
+        return hiding_with_infinity(call)
     return _as_one(*dense(call))
+
+
+def hiding_with_infinity(call: Call) -> Tensor | None:
+    """The call's mask as torch takes it: −inf, and no finite number, hides."""
+    if call.mask is None or call.mask.dtype == torch.bool:
+        return call.mask if call.mask is None else _axes(call.mask)
+    mask = _axes(call.mask)
+    return mask.masked_fill(mask <= lowest(mask, call.q), -torch.inf).to(working_dtype(call.q))
 
 
 def _as_one(allowed: Tensor | None, added: Tensor | None) -> Tensor | None:

@@ -12,8 +12,8 @@ from attnbook.api import attention_varlen, moe
 from attnbook.errors import BackendUnavailable
 from tests.api.samples import IMPLS, OPTIONS, D, inputs, options_of
 
-DOOR, VARLEN, SDPA, MOE = (
-    importlib.import_module(f"attnbook.api.{name}") for name in ("attention", "varlen", "sdpa", "moe")
+DOOR, VARLEN, SDPA, FLASH, MOE = (
+    importlib.import_module(f"attnbook.api.{name}") for name in ("attention", "varlen", "sdpa", "flash", "moe")
 )
 
 
@@ -22,6 +22,7 @@ PLACES = [
     (DOOR.tiled, "attention", "tiled"),
     (DOOR.tiled, "decode", "tiled"),
     (SDPA, "scaled_dot_product_attention", "sdpa"),
+    (FLASH, "forward", "sdpa"),
     (VARLEN.reference, "attention_varlen", "reference"),
     (VARLEN, "tiled_varlen", "tiled"),
     (MOE, "reference_moe", "reference"),
@@ -93,7 +94,10 @@ AUTO = {
     "a cap": ("tiled", (big(1, 2, 67, 8),) * 3, {"softcap": 3.0}),
     "slopes": ("tiled", (big(1, 2, 67, 8),) * 3, {"alibi_slopes": big(2)}),
     "sinks": ("tiled", (big(1, 2, 67, 8),) * 3, {"sinks": big(2)}),
-    "an lse": ("tiled", (big(1, 2, 67, 8),) * 3, {"return_lse": True}),
+    "an lse": ("sdpa", (big(1, 2, 67, 8),) * 3, {"return_lse": True}),
+    "an lse of a causal call": ("sdpa", (big(1, 2, 67, 8),) * 3, {"return_lse": True, "is_causal": True}),
+    "an lse and a NaN": ("tiled", (big(1, 2, 67, 8) + torch.nan,) * 3, {"return_lse": True}),
+    "an lse in half precision": ("tiled", (big(1, 2, 67, 8, **half),) * 3, {"return_lse": True}),
     "a mask with a gradient": ("tiled", (big(1, 2, 67, 8),) * 3, {"mask": big(67, 67, requires_grad=True)}),
     "narrow values": ("tiled", (big(1, 2, 67, 8), big(1, 2, 67, 8), big(1, 2, 67, 5)), {}),
     "a NaN that causality hides": ("tiled", (big(1, 2, 67, 8), big(1, 2, 67, 8), big(1, 2, 67, 8) + torch.nan),

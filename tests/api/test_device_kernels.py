@@ -12,7 +12,7 @@ called = []
 
 
 @operators.attention.register_kernel("cpu")
-def forward(q, k, v, mask, slopes, sinks, is_causal, window, softcap, scale):
+def forward(q, k, v, mask, slopes, sinks, is_causal, window, softcap, scale, impl="auto", wants_lse=True):
     called.append(f"forward in {q.dtype}")
     return tiled.attention_forward(q, k, v, mask, slopes, sinks, is_causal=is_causal)
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from attnbook import attention
+from attnbook import attention, explain
 from attnbook.api import flash
+from attnbook.errors import BackendUnavailable
 from tests.tolerance import assert_right, exact, plain, worst
 
 T_Q, T_KV = 37, 41
@@ -97,3 +98,119 @@ def test_torch_has_it():
     """In the version that this is tested with; a later one may need another name."""
     assert flash.FORWARD is not None
     assert flash.BACKWARD is not None
+
+
+# The operator and the lse
+
+
+MASKS = {
+    "none": None,
+    "boolean": allowed(),
+    "floats": torch.where(allowed(), torch.randn(T_Q, T_KV, generator=torch.Generator().manual_seed(2)), -torch.inf),
+    "padding": (torch.arange(T_KV) < 29)[None, None, None],
+    "one number a row": torch.arange(T_Q)[:, None] < 31,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("h_kv", [4, 2, 1])
+@pytest.mark.parametrize("name", [*MASKS, "causal"])
+def test_the_operator_takes_it(taken, name, h_kv, dtype):
+    """With the out of the tiles, their lse, their gradients: rows that see nothing have lse −inf and gradients 0."""
+    q, k, v = inputs(dtype, h_kv, t_q=T_KV if name == "causal" else T_Q)
+    mask = MASKS.get(name)
+    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+    found = []
+    for impl in ("tiled", "auto"):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        options = (mask, None, None, name == "causal", None, None, 0.3, impl, False)
+        out, lse = torch.ops.attnbook.attention(*leaves, *options)
+        weight = torch.linspace(-1, 1, out.numel(), dtype=dtype).view(out.shape)
+        found.append((out, lse, *torch.autograd.grad((out * weight).sum(), leaves)))
+    assert taken == [True]
+    rounding = 16 * torch.finfo(dtype).eps
+    for x, y in zip(*found, strict=True):
+        rounds = rounding if x.dtype == dtype else 1e-4  # torch's exp of half precision
+        torch.testing.assert_close(y, x, rtol=rounds, atol=rounds * x[x.isfinite()].abs().max().item())
+    assert (found[1][1] == -torch.inf).any() == (name in ("boolean", "floats", "one number a row"))
+
+
+@pytest.mark.parametrize("where", ["q", "k", "v", "grad"])
+@pytest.mark.parametrize("name", ["boolean", "causal"])
+def test_the_operator_keeps_a_nan_in_its_rows(name, where):
+    """Forward and backward each look, and leave it to the tiles."""
+    mask = None if name == "causal" else allowed(())
+    found = []
+    for impl in ("tiled", "auto"):
+        tensors = dict(zip("qkv", inputs(t_q=T_KV if name == "causal" else T_Q), strict=True))
+        tensors["grad"] = torch.ones_like(tensors["q"])
+        tensors[where][0, 1, 11] = torch.nan
+        leaves = [tensors[x].requires_grad_() for x in "qkv"]
+        out, _ = torch.ops.attnbook.attention(*leaves, mask, None, None, name == "causal", None, None, None, impl)
+        found.append((out, *torch.autograd.grad(out, leaves, tensors["grad"])))
+    for x, y in zip(*found, strict=True):
+        assert x.isfinite().any()
+        torch.testing.assert_close(y, x, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("impl", ["sdpa", "auto"])
+@pytest.mark.parametrize("name", [*MASKS, "lowest", "causal"])
+def test_lse(taken, name, impl, dtype):
+    """torch's kernel gives it, with gradients of both results (those of the lse by the tiles)."""
+    q, k, v = inputs(dtype, 2, t_q=T_KV if name == "causal" else T_Q)
+    mask = MASKS["floats" if name == "lowest" else name] if name != "causal" else None
+    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+    mask = mask.clamp(min=torch.finfo(dtype).min) if name == "lowest" else mask
+    found = []
+    for took in ("reference", impl):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        out, lse = attention(*leaves, mask=mask, is_causal=name == "causal", return_lse=True, impl=took)
+        total = out.sum() + lse[lse.isfinite()].square().sum()
+        found.append((out, lse, *torch.autograd.grad(total, leaves)))
+    assert taken == [True]
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_lse_by_name_where_torch_has_none():
+    """Half precision, whose lse is rounded; options it lacks; a NaN, which it lets leak."""
+    q, k, v = inputs()
+    cases = [
+        (inputs(torch.bfloat16), {}, "sdpa returns no lse in half precision"),
+        (
+            (q, k, v),
+            {"is_causal": True},
+            "sdpa returns no lse: torch's flash kernel would, but does not take this call",
+        ),
+        ((q, k, v + torch.nan), {}, "sdpa returns no lse where there is a NaN or inf"),
+    ]
+    for tensors, options, text in cases:
+        with pytest.raises(BackendUnavailable, match=text):
+            attention(*tensors, **options, return_lse=True, impl="sdpa")
+
+
+def test_the_tiles_by_name_are_tiles(taken):
+    """Also compiled, and under autocast, where they are the same operator."""
+    (q, k, v), mask = inputs(), allowed(())
+
+    def call(q, impl):
+        return attention(q, k, v, mask=mask, impl=impl)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    for impl, expected in (("tiled", []), ("auto", [True])):
+        taken.clear()
+        compiled(q, impl)
+        assert taken == expected
+    taken.clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        call(q, "tiled")
+    assert taken == []
+
+
+def test_explain_without_values():
+    """Which one runs is not known before the operator runs, and that is what is said."""
+    said = explain(*(x.to("meta") for x in inputs()), mask=allowed().to("meta"))
+    assert said.impl == "auto"
+    assert "the operator attnbook::attention chooses when it runs" in said.why
+    assert said.rejected["tiled"] == said.rejected["sdpa"] == "not by itself: the operator may take it"
+    assert explain(*(x.to("meta") for x in inputs()), window=3, is_causal=True).impl == "tiled"
