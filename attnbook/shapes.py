@@ -20,7 +20,8 @@ A mixture of experts has two axes more, e (experts) and f (components inside an 
     x             (t, d) or (b, t, d)         router_weight (e, d)
     w_gate, w_up  (e, d, f)                   w_down        (e, f, d)
 
-Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors alike and import neither.
+Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors alike and import neither. Lengths are kept
+as they come, without int(): while torch.export traces, some are symbols, and as numbers they would be fixed.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def check_attention(q: Shaped, k: Shaped, v: Shaped) -> AttentionSizes:
     """The sizes of `attention(q, k, v)`; raises ShapeError for the first axis that does not fit."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         check_axes(name, x, "b h t d")
-    b, n_heads, t_q, head_dim = (int(size) for size in q.shape)
-    _, n_kv_heads, t_kv, d_v = (int(size) for size in v.shape)
+    b, n_heads, t_q, head_dim = q.shape
+    _, n_kv_heads, t_kv, d_v = v.shape
     for name, x in (("k", k), ("v", v)):
         _check_equal(name, x.shape[0], "q", b, "batch {} (axis b)")
     _check_equal("k", k.shape[3], "q", head_dim, "head_dim {} (axis d)")
@@ -100,11 +101,11 @@ def check_attention(q: Shaped, k: Shaped, v: Shaped) -> AttentionSizes:
 def check_mask(mask: Shaped, sizes: AttentionSizes) -> None:
     """Raises ShapeError unless the mask broadcasts to the scores' shape, aligned at the last axis."""
     check_shaped("mask", mask)
-    shape = tuple(int(size) for size in mask.shape)
+    shape = tuple(mask.shape)
     if len(shape) > 4:
         raise ShapeError(f"mask has {len(shape)} axes {shape}: expected at most 4, (b, h, t_q, t_kv) = {sizes.scores}")
     for axis, size, expected in zip(("t_kv", "t_q", "h", "b"), shape[::-1], sizes.scores[::-1], strict=False):
-        if size not in (1, expected):
+        if size != expected and size != 1:
             allowed = "1" if expected == 1 else f"{expected} or 1"
             raise ShapeError(
                 f"mask has length {size} along axis {axis} but the scores have {expected}: must be {allowed}"
@@ -138,9 +139,9 @@ def check_options(
         if x is None:
             continue
         check_shaped(name, x)
-        if tuple(int(size) for size in x.shape) not in shapes:
+        if tuple(x.shape) not in shapes:
             expected = " or ".join(f"{axes} = {shape}" for axes, shape in zip(("(h,)", "(b, h)"), shapes, strict=False))
-            raise ShapeError(f"{name} has shape {tuple(int(size) for size in x.shape)}: expected {expected}")
+            raise ShapeError(f"{name} has shape {tuple(x.shape)}: expected {expected}")
 
 
 def check_window(window: int | None, *, is_causal: bool) -> None:
@@ -159,8 +160,8 @@ def check_varlen(q: Shaped, k: Shaped, v: Shaped) -> VarlenSizes:
     """The sizes of `attention_varlen(q, k, v, …)`, packed `(t, h, d)`; ShapeError for the first axis that is wrong."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         check_axes(name, x, "t h d")
-    t_q, n_heads, head_dim = (int(size) for size in q.shape)
-    t_kv, n_kv_heads, d_v = (int(size) for size in v.shape)
+    t_q, n_heads, head_dim = q.shape
+    t_kv, n_kv_heads, d_v = v.shape
     _check_equal("k", k.shape[2], "q", head_dim, "head_dim {} (axis d)")
     _check_equal("v", n_kv_heads, "k", k.shape[1], "{} heads (axis h)")
     _check_equal("v", t_kv, "k", k.shape[0], "length {} (axis t)")
@@ -284,7 +285,7 @@ def check_axes(name: str, x: Shaped, axes: str) -> None:
     check_shaped(name, x)
     names = axes.split()
     if len(x.shape) != len(names):
-        shape = tuple(int(size) for size in x.shape)
+        shape = tuple(x.shape)
         meant = ", ".join(AXES[letter] for letter in names)
         raise ShapeError(f"{name} has {len(shape)} axes {shape}: expected {len(names)}, ({', '.join(names)}): {meant}")
 

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from attnbook.api.autocast import cast
-from attnbook.api.symbolic import check_mask_of, sizes_of
 from attnbook.errors import DTypeError
 from attnbook.reference.attention import check_kinds
-from attnbook.shapes import AttentionSizes, check_options
+from attnbook.shapes import AttentionSizes, check_attention, check_mask, check_options
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """The dtypes that every implementation calculates in or from."""
@@ -63,14 +62,14 @@ def checked(
 ) -> Call:
     """The call, or the error that says which axis, dtype, device or option is wrong."""
     q, k, v = cast(q, k, v)
-    sizes = sizes_of(q, k, v)
+    sizes = check_attention(q, k, v)
     alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
     check_options(
         sizes, is_causal=is_causal, window=window, softcap=softcap, scale=scale, alibi_slopes=alibi_slopes, sinks=sinks
     )
     check_tensors(q, k, v, mask, alibi_slopes, sinks)
     if mask is not None:
-        check_mask_of(mask, sizes)
+        check_mask(mask, sizes)
     return Call(q, k, v, mask, bool(is_causal), window, alibi_slopes, softcap, sinks, scale, return_lse, sizes)
 
 

@@ -59,7 +59,7 @@ def has_options(q: Tensor, v: Tensor, how: How) -> bool:
 def suits(q: Tensor, k: Tensor, v: Tensor, how: How) -> bool:
     """Can torch's kernel run this call? Values are another question."""
     t_q, t_kv = q.shape[2], k.shape[2]
-    if t_kv < REGISTER or 0 in q.shape or k.shape[1] == 0 or not has_options(q, v, how):
+    if not has_options(q, v, how) or t_kv < REGISTER or 0 in q.shape or k.shape[1] == 0:
         return False
     return (not how.is_causal or t_q == 1 or t_q == t_kv) and torch._C._get_flash_sdp_enabled()
 

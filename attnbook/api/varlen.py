@@ -12,10 +12,9 @@ from attnbook.api import operators_varlen
 from attnbook.api.autocast import cast, is_on, off
 from attnbook.api.call import brought, check_tensors, not_dense
 from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
-from attnbook.api.symbolic import check_mask_of, packed_sizes_of
 from attnbook.api.traced import traced
 from attnbook.errors import ShapeError
-from attnbook.shapes import AttentionSizes, check_options
+from attnbook.shapes import AttentionSizes, check_mask, check_options, check_varlen
 from attnbook.tiled.varlen import attention_varlen as tiled_varlen
 
 
@@ -94,7 +93,7 @@ def checked_varlen(
     check_impl(impl)
     if q.is_nested or q.layout != torch.strided:
         raise not_dense("q", q)
-    sizes = packed_sizes_of(q, k, v)
+    sizes = check_varlen(q, k, v)
     n = _count(cu_seqlens_q) - 1
     alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
     heads = (sizes.n_heads, sizes.n_kv_heads)
@@ -104,7 +103,7 @@ def checked_varlen(
     )
     check_tensors(q, k, v, mask, alibi_slopes, sinks)
     if mask is not None:
-        check_mask_of(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
+        check_mask(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
     return choose_varlen(q, impl)
 
 

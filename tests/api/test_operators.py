@@ -7,7 +7,8 @@ import torch
 from torch.export import Dim
 
 from attnbook import attention
-from attnbook.api import TransformerBlock, attention_varlen, moe
+from attnbook.api import MultiHeadAttention, TransformerBlock, attention_varlen, moe
+from attnbook.reference import LearnedPositions, rope
 from tests.api.samples import H_Q, OPTIONS, SINKS, SLOPES, T_KV, T_Q, D, inputs, options_of
 
 pytestmark = [
@@ -243,6 +244,21 @@ def test_a_block_compiled():
     assert_same(block, compiled, lambda: leaves([torch.randn(2, 11, 16, generator=torch.Generator().manual_seed(1))]))
 
 
+@pytest.mark.parametrize("positions", [torch.arange(17), torch.arange(34).view(2, 17) % 19])
+def test_positions_compiled(positions):
+    """A learned table and RoPE, positions given: they are values, which nothing may look at."""
+    table = LearnedPositions(23, 8)
+
+    def call(x, positions):
+        return rope(x + table(positions)[..., None, :, :], positions)
+
+    x = torch.randn(2, 3, 17, 8, generator=torch.Generator().manual_seed(1))
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, positions), call(x, positions))
+    with pytest.raises(IndexError):
+        compiled(x, positions + 23)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler: no g++ here")
 def test_inductor():
     """The default backend, forward and backward, with something before and after to fuse."""
@@ -279,6 +295,24 @@ def test_exported(options):
     for length, batch in ((17, 2), (2, 1), (31, 5)):
         tensors = inputs(t_q=length, t_kv=length, d_v=D, b=batch)
         torch.testing.assert_close(program.module()(*tensors), module(*tensors))
+
+
+LAYERS = {
+    "block": lambda: TransformerBlock(16, 4, n_kv_heads=2, is_causal=True, window=5, rope=True),
+    "heads with rope": lambda: MultiHeadAttention(16, 4, rope=True, is_causal=True),
+    "heads with slopes and sinks": lambda: MultiHeadAttention(16, 4, alibi=True, sinks=True, qk_norm=True),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_exported(name):
+    """A program for any batch and length."""
+    layer, x = LAYERS[name](), torch.randn(2, 17, 16, generator=torch.Generator().manual_seed(1))
+    axes = {0: Dim("b", min=1, max=64), 1: Dim("t", min=2, max=4096)}
+    program = torch.export.export(layer, (x,), dynamic_shapes=(axes,))
+    for length, batch in ((17, 2), (2, 1), (31, 5)):
+        x = torch.randn(batch, length, 16)
+        torch.testing.assert_close(program.module()(x), layer(x))
 
 
 def test_exported_with_a_mask():
