@@ -40,12 +40,13 @@ def moe(
 
     x (t, d) or (b, t, d), router_weight (e, d), w_gate and w_up (e, d, f), w_down (e, f, d) -> y like x, and
     `RoutingInfo`: weights and experts (t, k) or (b, t, k), loads (e,), aux_loss in Switch's form (uniform routing gives
-    1).
+    1; without a coefficient), and more. `router_weight` lies as in nn.Linear, the experts' weights transposed: x @ w.
 
     - `scoring`: `"softmax"` or `"sigmoid"`; `renormalize`: the chosen weights sum to 1.
     - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
       which takes the tiles: they multiply the same, and keep less.
 
+    Nothing is cast inside `torch.autocast`, unlike in `attention`: x and the experts' weights must have one dtype.
     The other options, their sources, and what is raised: `attnbook.reference.moe`. Besides, ValueError for an unknown
     `impl` and BackendUnavailable for one that cannot run here. Under torch.compile the experts are one operator.
     """

@@ -1,8 +1,8 @@
 """What attention costs, counted and not timed: operations, bytes, traffic between two memories, the KV cache.
 
-Standard library only; nothing here imports torch. Shapes come from the table of published models (`models`) or from
-any Hugging Face config (`read_config`). Counts are whole numbers and exact: of our conventions for causal masks and
-windows, and of tensors as they are stored.
+Standard library only; nothing here imports torch. Shapes come from the table of published models (`names`, `model`)
+or from any Hugging Face config (`read_config`). Counts are whole numbers and exact: of our conventions for causal masks
+and windows, and of tensors as they are stored.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ def tile_lengths(fast_memory: int, head_dim: int, d_v: int | None = None) -> tup
     """Rows of a tile of queries and of keys for a fast memory of M numbers: (min(⌈M / 4d⌉, d), ⌈M / 4d⌉).
 
     Line 1 of algorithm 1 (Dao et al. 2022), with d the larger of head_dim and d_v. It keeps q, k, v and out within
-    about M; the scores come on top, `needed` counts them. Raises ValueError for an M or a d below 1.
+    about M; the scores come on top: `AttentionIO.fast_memory` counts them too. Raises ValueError for an M or a d
+    below 1.
     """
     d = max(head_dim, d_v or head_dim)
     for name, size in (("fast_memory", fast_memory), ("head_dim", d)):

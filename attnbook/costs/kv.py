@@ -46,7 +46,7 @@ def kv_cache_bytes(
 ) -> int:
     """The bytes of a KV cache.
 
-    - `model_or_config`: a name of the table (`models.names()`), a `ModelShape`, or a Hugging Face config: its path, its
+    - `model_or_config`: a name of the table (`names()`), a `ModelShape`, or a Hugging Face config: its path, its
       dictionary, or an object with `to_dict()`.
     - `tokens`: tokens held for each request, prompt and answer together; or a sequence with one length a request.
     - `requests`: how many requests of that length; with a sequence it must stay 1.

@@ -68,9 +68,10 @@ class MLP(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Attention and MLP with residuals and norms, in the order `norm` says (drawing above).
+    """Attention and MLP with residuals and norms, in the order `norm` says.
 
-    - `norm`: "pre" or "post". `norm_type`: "layer", "rms", or "batch", which mixes tokens and is here for contrast.
+    - `norm`: "pre", x + f(norm(x)), or "post", norm(x + f(x)).
+    - `norm_type`: "layer", "rms", or "batch", which mixes tokens and is here for contrast.
     - `residual`: False leaves out both `x +`.
     - `d_ff`, `activation`: of the `MLP`. `bias`: of all its and the attention's linear maps. `eps`: of the norms.
     - everything else goes to `MultiHeadAttention`: `is_causal`, `n_kv_heads`, `rope`, `window` …

@@ -44,8 +44,10 @@ def rope(
     - `positions` (t,), or (b, t) for sequences that start elsewhere; 0 … t − 1 where not given. Whole numbers or
       fractions, negative ones too: only differences matter to the scores, and a turn can go either way.
     - `theta` sets the speeds, from 1 radian a position for the first pair down to about 1 / theta for the last.
-    - `layout` says which components are pairs (drawing above); q, k and the weights they come from must agree.
-    - `scaling` slows the turns for longer contexts (module `rope_scaling`); a mapping is read as Hugging Face's are.
+    - `layout`: which components are pairs, `"half"` (0 and d / 2; Hugging Face transformers) or `"interleaved"`
+      (0 and 1; Meta's Llama). q, k and their weights must agree; `attnbook.reference.permute_rope_rows` converts.
+    - `scaling` slows the turns for longer contexts: an object of `attnbook.reference`, such as `YarnScaling`, or the
+      entry `rope_scaling` (or `rope_parameters`) of a Hugging Face config, not the whole config.
     - `rotary_dim` turns only the first components and lets the others through; all d where not given.
 
     Calculated in float32 (float64 for float64 input) with cosines and sines from float64 angles. Differentiable in x.

@@ -203,6 +203,8 @@ class Llama3Scaling(RopeScaling):
 def scaling_from_config(config: Mapping[str, Any], *, max_position_embeddings: int | None = None) -> RopeScaling | None:
     """The scaling that `rope_scaling` (or `rope_parameters`) of a Hugging Face `config.json` asks for; None for none.
 
+    `config` is that entry, not the whole file: a mapping without `rope_type` or `type`, as the whole file is, asks for
+    no scaling. Where an entry has a mapping for each kind of layer (Gemma 3 in transformers 5), give it one of those.
     `max_position_embeddings` is the config's entry of that name: the dynamic kind reads its trained length there, and
     the others where the mapping has no `original_max_position_embeddings`. Entries that concern no scaling, such as
     `rope_theta`, are passed over. Raises ValueError for an unknown kind or a missing entry, naming it.
