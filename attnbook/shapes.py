@@ -204,20 +204,23 @@ class RoutingInfo(NamedTuple):
     """Where a mixture of experts sent its tokens, from `moe` of every implementation.
 
     The leading axes are those of x without d: (t,), or (b, t). Floats are float32, or float64 for float64 input.
+
+    - `weights` (…, t, k): what each chosen expert's output was multiplied by; 0 where dropped; most wanted first.
+    - `experts` (…, t, k) int64: the chosen experts, dropped or not.
+    - `loads` (e,) int64: how many assignments each expert was chosen for, before anything is dropped; the sum is t · k,
+      over all tokens.
+    - `aux_loss` (): e · Σ (share of the assignments) · (mean normalised score), 1 for uniform routing, 0 without
+      tokens. Multiply it by a small coefficient and add it to your loss; `z_loss` likewise.
+    - `dropped` (…, t, k) booleans: True where the expert was full, so that this assignment gave 0.
+    - `z_loss` (): the mean of logsumexp(logits)², 0 without tokens: it keeps logits small (Zoph et al. 2022).
     """
 
     weights: Any
-    """(…, t, k) what each chosen expert's output was multiplied by; 0 where dropped; most wanted first."""
     experts: Any
-    """(…, t, k) int64, the chosen experts, dropped or not."""
     loads: Any
-    """(e,) int64, how many assignments each expert was chosen for, before anything is dropped; their sum is t · k."""
     aux_loss: Any
-    """() e · Σ (share of the assignments) · (mean normalised score), 1 for uniform routing, 0 without tokens."""
     dropped: Any
-    """(…, t, k) booleans: True where the expert was full, so that this assignment gave 0."""
     z_loss: Any
-    """() the mean of logsumexp(logits)², 0 without tokens: it keeps logits small (Zoph et al. 2022)."""
 
 
 def check_moe(x: Shaped, router_weight: Shaped, w_gate: Shaped, w_up: Shaped, w_down: Shaped) -> MoeSizes:
