@@ -13,11 +13,12 @@ from torch import Tensor
 
 from attnbook import reference, tiled
 from attnbook.api import operators, sdpa
-from attnbook.api.autocast import is_on, off
+from attnbook.api.autocast import is_on
 from attnbook.api.call import Call, brought, checked, not_dense
 from attnbook.api.choose import check_library, choose
 from attnbook.api.traced import traced
 from attnbook.tiled.decode import takes_decode
+from attnbook.tiled.uncast import uncast
 
 
 def attention(
@@ -42,11 +43,11 @@ def attention(
     n_heads is a multiple of n_kv_heads. Scores and lse are float32, or float64 for float64.
 
     - `mask` broadcasts to (b, n_heads, t_q, t_kv): booleans, True = may attend, or floats to be added, −inf hides.
-    - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; `window`: only the last `window` of those.
+    - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; `window`, which needs it: only the last `window` of those.
     - `scale` (1/√d where None), then `softcap` c as c · tanh(s / c), then `alibi_slopes` (h,) or (b, h), then the mask.
     - `sinks` (h,): one score more a row, without a value. They and the slopes may be lists or NumPy arrays, too.
-    - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"triton"`, or `"auto"`,
-      which `explain` tells you more about.
+    - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"auto"`, which
+      `explain` tells you more about, or `"triton"`, whose kernels this version does not have yet.
 
     A query that sees no key gets output 0, lse −inf (with a sink: the sink) and gradients 0. A NaN stays in the rows
     that may see it. Inside `torch.autocast`, q, k, v are cast to its dtype, as torch does before its own attention.
@@ -84,7 +85,7 @@ def run(call: Call, impl: str, *, clean: bool | None) -> Any:
     if impl == "tiled":
         door = tiled.decode if takes_decode(call.sizes) else tiled.attention
         return door(call.q, call.k, call.v, **call.options)
-    with off(call.q):  # or autocast would take to half precision what accumulates in float32
+    with uncast(call.q):  # or autocast would take to half precision what accumulates in float32
         if impl == "sdpa":
             return sdpa.run(call, clean=False if traced(call.q) and clean is None else clean)
         return reference.attention(call.q, call.k, call.v, **call.options)
