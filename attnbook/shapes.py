@@ -20,8 +20,8 @@ A mixture of experts has two axes more, e (experts) and f (components inside an 
     x             (t, d) or (b, t, d)         router_weight (e, d)
     w_gate, w_up  (e, d, f)                   w_down        (e, f, d)
 
-Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors alike and import neither. Lengths are kept
-as they come, without int(): while torch.export traces, some are symbols, and as numbers they would be fixed.
+Only `.shape` is read here, so the checks serve NumPy arrays and torch tensors alike and import neither. Lengths are
+kept as they come, without int(): while torch.export traces, some are symbols, and as numbers they would be fixed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def causal_leak(
 
     fn maps (b, t, ...) to (b, t, ...): a module in evaluation mode, or any function. x (b, t, ...) is an input for it:
     floats, or integers for tokens, which are replaced by others below `vocabulary` (default: the largest in x, plus 1).
-    Positions are axis 1. With x (b, h, t, d) the heads would be tested for positions, and found ok: let fn transpose.
+    Positions are axis 1: of x (b, h, t, d) the heads would be tested, and found ok. Give x (b, t, h, d) and let fn
+    transpose.
+
     `positions` are the input positions to change, all by default; each is changed `draws` times, so fn is called
     2 + len(positions) · draws times. An output counts as moved when it differs by more than `tolerance`: 0 is right on
     one machine, where equal inputs give equal outputs; raise it only for an fn whose sums change their order.
