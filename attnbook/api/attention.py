@@ -43,7 +43,7 @@ def attention(
     n_heads is a multiple of n_kv_heads. Scores and lse are float32, or float64 for float64.
 
     - `mask` broadcasts to (b, n_heads, t_q, t_kv): booleans, True = may attend, or floats to be added, −inf hides.
-    - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; `window`, which needs it: only the last `window` of those.
+    - `is_causal`: query i sees key j when j ≤ i + t_kv − t_q; with it `window`: only the last `window` of those.
     - `scale` (1/√d where None), then `softcap` c as c · tanh(s / c), then `alibi_slopes` (h,) or (b, h), then the mask.
     - `sinks` (h,): one score more a row, without a value. They and the slopes may be lists or NumPy arrays, too.
     - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"auto"`, which
