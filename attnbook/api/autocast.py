@@ -8,7 +8,6 @@ half precision.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -28,11 +27,6 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64 else x
-
-
-def off(q: Tensor) -> AbstractContextManager[Any]:
-    """A context without autocast, for what runs behind the door."""
-    return torch.autocast(q.device.type, enabled=False) if is_on(q) else nullcontext()
 
 
 def is_on(q: Tensor) -> bool:

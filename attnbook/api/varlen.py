@@ -9,12 +9,13 @@ from torch import Tensor
 
 from attnbook import reference
 from attnbook.api import operators_varlen
-from attnbook.api.autocast import cast, is_on, off
+from attnbook.api.autocast import cast, is_on
 from attnbook.api.call import brought, check_tensors, not_dense
 from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
 from attnbook.api.traced import traced
 from attnbook.errors import ShapeError
 from attnbook.shapes import AttentionSizes, check_mask, check_options, check_varlen
+from attnbook.tiled.uncast import uncast
 from attnbook.tiled.varlen import attention_varlen as tiled_varlen
 
 
@@ -69,7 +70,7 @@ def attention_varlen(
         )
         return (out, lse) if return_lse else out
     door = {"reference": reference.attention_varlen, "tiled": tiled_varlen}[took]
-    with off(q):
+    with uncast(q):
         return door(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from attnbook.tiled.backward import backward_from_saved
 from attnbook.tiled.forward import attention_forward
 from attnbook.tiled.once import Once
+from attnbook.tiled.uncast import uncast
 
 
 def attention(
@@ -57,10 +58,11 @@ def attention(
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     options |= {"tile_q": tile_q, "tile_k": tile_k}
     tensors = (q, k, v, mask, alibi_slopes, sinks)
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
-        out, lse = _Attention.apply(*tensors, options)  # type: ignore[no-untyped-call]
-    else:
-        out, lse = attention_forward(*tensors, **options)
+    with uncast(q):
+        if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
+            out, lse = _Attention.apply(*tensors, options)  # type: ignore[no-untyped-call]
+        else:
+            out, lse = attention_forward(*tensors, **options)
     return (out, lse) if return_lse else out
 
 

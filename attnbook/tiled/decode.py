@@ -32,6 +32,7 @@ from attnbook.tiled.plan import KeyTile, QueryTile, Range, seen_by_all, seen_by_
 from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, working_dtype
 from attnbook.tiled.products import all_finite
 from attnbook.tiled.scores import Scores
+from attnbook.tiled.uncast import uncast
 
 BUFFER = 1 << 20
 """Numbers of K or V in a split of half precision, over all its heads: 4 MiB of float32, which stay in the cache."""
@@ -77,10 +78,11 @@ def decode(
     """
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     tensors = (q, k, v, mask, alibi_slopes, sinks)
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
-        out, lse = _Decode.apply(*tensors, options)  # type: ignore[no-untyped-call]
-    else:
-        out, lse = decode_forward(q, k, v, mask, alibi_slopes, sinks, **options)
+    with uncast(q):
+        if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
+            out, lse = _Decode.apply(*tensors, options)  # type: ignore[no-untyped-call]
+        else:
+            out, lse = decode_forward(q, k, v, mask, alibi_slopes, sinks, **options)
     return (out, lse) if return_lse else out
 
 

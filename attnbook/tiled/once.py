@@ -12,13 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbook.tiled.uncast import uncast
+
 
 class Once(torch.autograd.Function):
     """`Once.apply(name, calculate, *tensors)` is calculate(*tensors); whoever differentiates it gets a RuntimeError."""
 
     @staticmethod
     def forward(name: str, calculate: Callable[..., Any], *tensors: Tensor | None) -> Any:
-        return calculate(*tensors)
+        with uncast(tensors[0]):  # a backward pass inside an autocast region
+            return calculate(*tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -22,6 +22,7 @@ from attnbook.tiled.lanes import tile_of
 from attnbook.tiled.once import Once
 from attnbook.tiled.packed import Batch, batches
 from attnbook.tiled.prepare import check, working_dtype
+from attnbook.tiled.uncast import uncast
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 
@@ -61,10 +62,11 @@ def attention_varlen(
     cu_q, cu_k = whole_numbers("cu_seqlens_q", cu_seqlens_q), whole_numbers("cu_seqlens_k", cu_seqlens_k)
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     tensors = (q, k, v, mask, alibi_slopes, sinks)
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
-        out, lse = _Varlen.apply(*tensors, cu_q, cu_k, options)  # type: ignore[no-untyped-call]
-    else:
-        out, lse = varlen_forward(q, k, v, cu_q, cu_k, mask, alibi_slopes, sinks, **options)
+    with uncast(q):
+        if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors):
+            out, lse = _Varlen.apply(*tensors, cu_q, cu_k, options)  # type: ignore[no-untyped-call]
+        else:
+            out, lse = varlen_forward(q, k, v, cu_q, cu_k, mask, alibi_slopes, sinks, **options)
     return (out, lse) if return_lse else out
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbook import attention
+from attnbook import attention, tiled
 from attnbook.api import attention_varlen, moe
 from tests.api.samples import ABLE, D, inputs, options_of
 
@@ -61,6 +61,28 @@ def test_gradients_come_back_in_float32(impl):
         assert all(x.grad.dtype == torch.float32 for x in leaves)
         grads.append([x.grad for x in leaves])
     for x, y in zip(*grads, strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("name", ["tiles", "decode", "packed"])
+def test_the_tiles_by_themselves(name):
+    """Called without the door, inside a region, forward and backward: the same bits as outside it."""
+    packed = [x.transpose(1, 2)[0].contiguous() for x in inputs()]
+    call, tensors, ends = {
+        "tiles": (tiled.attention, inputs(), ()),
+        "decode": (tiled.decode, inputs(t_q=2), ()),
+        "packed": (tiled.attention_varlen, packed, ([0, 4, 13], [0, 4, 17])),
+    }[name]
+    found = []
+    for enabled in (False, True):
+        leaves = [x.clone().requires_grad_() for x in tensors]
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            out = call(*leaves, *ends, is_causal=True)
+            out.square().sum().backward()
+            without = call(*tensors, *ends, is_causal=True)
+        found.append([out, without, *(x.grad for x in leaves)])
+    for x, y in zip(*found, strict=True):
+        assert x.dtype == torch.float32
         assert torch.equal(x, y)
 
 
