@@ -53,6 +53,7 @@ def attention(
 
     A NaN or inf stays where it may be seen: in a row of q it reaches that row's output alone, in a row of k or v only
     queries that may see that key, whatever the weight would be; and so with gradients. A padded cache may hold garbage.
+    A NaN or +inf in a floating mask spoils the rows of its queries, and no gradient of a key hidden from them.
 
     Raises ShapeError and DTypeError, naming axis, expectation and value; ValueError for an option out of its range or
     arrays on two devices; TypeError where NumPy and torch are mixed.
@@ -76,7 +77,7 @@ def attention(
         k, v = xp.take(k, of, axis=1), xp.take(v, of, axis=1)  # (b, n_heads, t_kv, …)
     sink = None if sinks is None else xp.astype(sinks, working)[:, None, None]
 
-    if all(bool(xp.all(xp.isfinite(x))) for x in (q, k, v)):
+    if all(bool(xp.all(xp.isfinite(x))) for x in (q, k, v, added)):
         out, lse = _average(q, k, v, allowed, added, scale, softcap, sink)
     else:
         out, lse = _average_row_by_row(q, k, v, allowed, added, scale, softcap, sink)

@@ -153,7 +153,7 @@ CONTAINMENT = (
     Mutation(
         "0 · NaN everywhere",
         ATTENTION,
-        "if all(bool(xp.all(xp.isfinite(x))) for x in (q, k, v)):",
+        "if all(bool(xp.all(xp.isfinite(x))) for x in (q, k, v, added)):",
         "if True:",
         "notation.nan_in_value",
     ),
@@ -162,15 +162,15 @@ CONTAINMENT = (
     Mutation(
         "NaN in the keys is not looked for",
         ATTENTION,
-        "xp.isfinite(x))) for x in (q, k, v)",
-        "xp.isfinite(x))) for x in (q, v)",
+        "xp.isfinite(x))) for x in (q, k, v, added)",
+        "xp.isfinite(x))) for x in (q, v, added)",
         "notation.nan_in_padding",
     ),
     Mutation(
         "NaN in the queries is not looked for",
         ATTENTION,
-        "xp.isfinite(x))) for x in (q, k, v)",
-        "xp.isfinite(x))) for x in (k, v)",
+        "xp.isfinite(x))) for x in (q, k, v, added)",
+        "xp.isfinite(x))) for x in (k, v, added)",
         "notation.nan_in_query_gradient",
     ),
     Mutation(
