@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from attnbook import api
-from attnbook.bench.case import CannotRun, Finding, Setting, Sides, in_turns, must_agree
+from attnbook.bench.case import CannotRun, Finding, Setting, Sides, compared
 
 WINDOW = 512
 
@@ -31,11 +31,11 @@ def overhead(t: int) -> Callable[[Setting], Finding]:
                 "auto": lambda c=is_causal: api.attention(q, k, v, is_causal=c),  # type: ignore[misc]
                 "sdpa": lambda c=is_causal: sdpa(q, k, v, is_causal=c),  # type: ignore[misc]
             }
-            must_agree(**{name: side() for name, side in sides.items()})
-            times = in_turns(sides, setting, most=400)
+            times = compared(sides, setting, most=400)
             more = 100 * (times.ratio("auto", "sdpa") - 1)
             if more > worst.figure:
-                worst = Finding(more, times.medians(), note="causal" if is_causal else "not causal")
+                ran = api.explain(q, k, v, is_causal=is_causal).impl
+                worst = Finding(more, times.medians(), note="causal" if is_causal else "not causal", ran=ran)
         return worst
 
     return run
@@ -56,9 +56,9 @@ def window_forward(setting: Setting) -> Finding:
         "attnbook": lambda: api.attention(q, k, v, is_causal=True, window=window),
         "sdpa, mask": lambda: sdpa(q, k, v, attn_mask=mask),
     }
-    must_agree(**{name: side() for name, side in sides.items()})
-    times = in_turns(sides, setting)
-    return Finding(times.ratio("sdpa, mask", "attnbook"), times.medians())
+    times = compared(sides, setting)
+    ran = api.explain(q, k, v, is_causal=True, window=window).impl
+    return Finding(times.ratio("sdpa, mask", "attnbook"), times.medians(), ran=ran)
 
 
 def window_training(setting: Setting) -> Finding:
@@ -80,9 +80,9 @@ def window_training(setting: Setting) -> Finding:
         "attnbook": both(lambda: api.attention(q, k, v, is_causal=True, window=window)),
         "sdpa, mask": both(lambda: sdpa(q, k, v, attn_mask=mask)),
     }
-    must_agree(**{name: side() for name, side in sides.items()})
-    times = in_turns(sides, setting)
-    return Finding(times.ratio("sdpa, mask", "attnbook"), times.medians())
+    times = compared(sides, setting)
+    ran = api.explain(q, k, v, is_causal=True, window=window).impl
+    return Finding(times.ratio("sdpa, mask", "attnbook"), times.medians(), ran=ran)
 
 
 def window_flex(setting: Setting) -> Finding:
@@ -95,9 +95,9 @@ def window_flex(setting: Setting) -> Finding:
         "attnbook": lambda: api.attention(q, k, v, is_causal=True, window=window),
         "flex, compiled": lambda: flex(q, k, v),
     }
-    must_agree(**{name: side() for name, side in sides.items()})
-    times = in_turns(sides, setting)
-    return Finding(times.ratio("flex, compiled", "attnbook"), times.medians())
+    times = compared(sides, setting)
+    ran = api.explain(q, k, v, is_causal=True, window=window).impl
+    return Finding(times.ratio("flex, compiled", "attnbook"), times.medians(), ran=ran)
 
 
 def compiled_flex(t: int, window: int, device: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -134,9 +134,9 @@ def causal_forward(setting: Setting) -> Finding:
         "tiled": lambda: api.attention(q, k, v, is_causal=True, impl="tiled"),
         "sdpa, flash": lambda: sdpa(q, k, v, is_causal=True),
     }
-    must_agree(**{name: side() for name, side in sides.items()})
-    times = in_turns(sides, setting)
-    return Finding(times.ratio("sdpa, flash", "tiled"), times.medians())
+    times = compared(sides, setting)
+    ran = api.explain(q, k, v, is_causal=True, impl="tiled").impl
+    return Finding(times.ratio("sdpa, flash", "tiled"), times.medians(), ran=ran)
 
 
 def decoding(dtype: str, b: int) -> Callable[[Setting], Finding]:
@@ -150,9 +150,8 @@ def decoding(dtype: str, b: int) -> Callable[[Setting], Finding]:
             "tiled": lambda: api.attention(q, k, v, impl="tiled"),
             "sdpa, enable_gqa": lambda: sdpa(q, k, v, enable_gqa=True),
         }
-        must_agree(**{name: side() for name, side in sides.items()})
-        times = in_turns(sides, setting)
-        tiled = times.ratio("sdpa, enable_gqa", "tiled")
-        return Finding(times.ratio("sdpa, enable_gqa", "attnbook"), times.medians(), note=f"tiled {tiled:.2f}x")
+        times = compared(sides, setting)
+        figure, tiled = (times.ratio("sdpa, enable_gqa", side) for side in ("attnbook", "tiled"))
+        return Finding(figure, times.medians(), note=f"tiled {tiled:.2f}x", ran=api.explain(q, k, v).impl)
 
     return run

@@ -62,12 +62,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Finding:
-    """A figure and where it comes from: each side's median, in seconds or MiB."""
+    """A figure and where it comes from: each side's median, in seconds or MiB; `ran`: what ran on our side."""
 
     figure: float
     sides: Mapping[str, float]
     unit: str = "s"
     note: str = ""
+    ran: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,19 @@ class Times:
         return statistics.median(a / b for a, b in pairs)
 
 
-def in_turns(sides: Mapping[str, Callable[[], Any]], setting: Setting, *, most: int = 200) -> Times:
-    """Time all sides in turns, every other round backwards, after each has run once to warm up.
+def compared(sides: Mapping[str, Callable[[], Any]], setting: Setting, *, most: int = 200) -> Times:
+    """`in_turns` for sides whose results agree; raises Disagree otherwise, and times nothing."""
+    must_agree(**{name: run() for name, run in sides.items()})
+    return in_turns(sides, setting, most=most, warm=True)
+
+
+def in_turns(sides: Mapping[str, Callable[[], Any]], setting: Setting, *, most: int = 200, warm: bool = False) -> Times:
+    """Time all sides in turns, every other round backwards; each runs once before unless all are `warm`.
 
     Rounds end when `setting.seconds` have passed, at ROUNDS at the earliest and at `most` at the latest.
     """
     finish = synchroniser(setting.device)
-    for run in sides.values():
+    for run in () if warm else sides.values():
         run()
     finish()
     times = Times({name: [] for name in sides})

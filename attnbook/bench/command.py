@@ -59,7 +59,7 @@ def _run(cases: Sequence[Case], setting: Setting, *, as_json: bool) -> int:
     where = place(setting)
     if not as_json:
         print(", ".join(f"{key} {value}" for key, value in where.items()), flush=True)
-        print(f"{'case':<16} {'figure':>9} {'asked':>9}  verdict  medians", flush=True)
+        print(f"{'case':<16} {'figure':>9} {'asked':>9}  verdict  ran     medians", flush=True)
     verdicts, start = [], time.perf_counter()
     for case in cases:
         verdicts.append(judge(case, setting))
@@ -98,7 +98,7 @@ def line(verdict: Verdict) -> str:
     sides = ", ".join(f"{name} {_size(value, found.unit)}" for name, value in found.sides.items())
     note = f" ({found.note})" if found.note else ""
     figure = shown(found.figure, case.target.unit)
-    return f"{case.name:<16} {figure:>9} {case.target!s:>9}  {verdict.word:<7}  {sides}{note}"
+    return f"{case.name:<16} {figure:>9} {case.target!s:>9}  {verdict.word:<7}  {found.ran:<6}  {sides}{note}"
 
 
 def _size(value: float, unit: str) -> str:
@@ -116,7 +116,13 @@ def record(verdict: Verdict) -> dict[str, Any]:
     }  # fmt: skip
     if found is None:
         return made | {"why": verdict.why}
-    return made | {"figure": found.figure, "sides": dict(found.sides), "sides_unit": found.unit, "note": found.note}
+    return made | {
+        "figure": found.figure,
+        "sides": dict(found.sides),
+        "sides_unit": found.unit,
+        "note": found.note,
+        "ran": found.ran,
+    }
 
 
 def summary(verdicts: Sequence[Verdict], seconds: float) -> str:

@@ -13,7 +13,7 @@ def window_memory(setting: Setting) -> Finding:
     _only_here(setting)
     t, window = setting.length(16_384), setting.length(512)
     ours, theirs = (max(extra(side, t, window), 0.1) for side in ("tiled window", "sdpa window"))
-    return Finding(theirs / ours, {"tiled": ours, "sdpa, mask": theirs}, "MiB")
+    return Finding(theirs / ours, {"tiled": ours, "sdpa, mask": theirs}, "MiB", ran="tiled")
 
 
 def memory_flat(setting: Setting) -> Finding:
@@ -22,7 +22,8 @@ def memory_flat(setting: Setting) -> Finding:
     lengths = [setting.length(t) for t in LENGTHS]
     ours = {f"tiled {t}": max(extra("tiled causal", t, 0), 0.1) for t in lengths}
     naive = extra("naive causal", lengths[-1], 0)
-    return Finding(max(ours.values()) / min(ours.values()), ours | {f"naive {lengths[-1]}": naive}, "MiB")
+    most = max(ours.values()) / min(ours.values())
+    return Finding(most, ours | {f"naive {lengths[-1]}": naive}, "MiB", ran="tiled")
 
 
 def _only_here(setting: Setting) -> None:

@@ -12,7 +12,7 @@ from torch.nn.functional import silu
 
 from attnbook import api
 from attnbook.bench.attention_cases import inputs
-from attnbook.bench.case import Finding, Setting, Sides, in_turns, must_agree
+from attnbook.bench.case import Finding, Setting, Sides, compared
 
 EQUAL = (1_024,) * 16
 SKEWED = (5_120, 3_072, 2_048, 1_536, 1_024, 1_024, 768, 512, 384, 256, 256, 128, 96, 64, 64, 32)
@@ -37,10 +37,10 @@ def packed(lengths: Sequence[int]) -> Callable[[Setting], Finding]:
             "tiled": lambda: api.attention_varlen(q, k, v, ends, ends, is_causal=True, impl="tiled"),
             "sdpa, mask": dense,
         }
-        must_agree(**{name: side() for name, side in sides.items()})
-        times = in_turns(sides, setting)
-        tiled = times.ratio("sdpa, mask", "tiled")
-        return Finding(times.ratio("sdpa, mask", "attnbook"), times.medians(), note=f"tiled {tiled:.2f}x")
+        times = compared(sides, setting)
+        figure, tiled = (times.ratio("sdpa, mask", side) for side in ("attnbook", "tiled"))
+        ran = api.explain(q, k, v, ends, ends, is_causal=True).impl
+        return Finding(figure, times.medians(), note=f"tiled {tiled:.2f}x", ran=ran)
 
     return run
 
@@ -70,6 +70,5 @@ def experts(setting: Setting) -> Finding:
         "attnbook": lambda: api.moe(x, router, gate, up, down, top_k=2)[0],
         "all experts": dense,
     }
-    must_agree(**{name: side() for name, side in sides.items()})
-    times = in_turns(sides, setting)
+    times = compared(sides, setting)
     return Finding(times.ratio("all experts", "attnbook"), times.medians())

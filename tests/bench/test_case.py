@@ -15,6 +15,7 @@ from attnbook.bench.case import (
     Setting,
     Target,
     Times,
+    compared,
     in_turns,
     judge,
     must_agree,
@@ -82,6 +83,21 @@ def test_sides_run_in_turns_and_backwards_every_other_round():
     ran.clear()
     in_turns(sides, Setting(seconds=60.0), most=5)
     assert len(ran) == 2 * (1 + 5)
+
+
+def test_sides_that_disagree_are_not_timed():
+    """What is run to see whether they agree is the warm-up."""
+    ran = []
+
+    def side(name, value):
+        return lambda: ran.append(name) or torch.tensor([value])
+
+    compared({"a": side("a", 1.0), "b": side("b", 1.0)}, QUICK)
+    assert "".join(ran) == "ab" + "ab" + "ba" + "ab"
+    ran.clear()
+    with pytest.raises(Disagree):
+        compared({"a": side("a", 1.0), "b": side("b", 2.0)}, QUICK)
+    assert ran == ["a", "b"]
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios():

@@ -17,7 +17,12 @@ ROOT = Path(__file__).parents[2]
 
 def fixed(name, figure, target=2.0, **of_target):
     """A case that always finds the same."""
-    return Case(name, "made up", Target(target, **of_target), lambda setting: Finding(figure, {"a": 0.5, "b": 1.25}))
+    return Case(
+        name,
+        "made up",
+        Target(target, **of_target),
+        lambda setting: Finding(figure, {"a": 0.5, "b": 1.25}, ran="tiled"),
+    )
 
 
 def failing(name, error):
@@ -61,9 +66,9 @@ def test_the_table_says_figure_target_verdict_and_sides(cases, capsys):
     assert first.startswith("device cpu, threads ")
     assert "torch " in first
     assert "OMP_WAIT_POLICY " in first
-    assert head.split() == ["case", "figure", "asked", "verdict", "medians"]
-    assert fine.split(maxsplit=5) == ["fine", "2.50x", "≥", "2.00x", "ok", "a 500 ms, b 1.25 s"]
-    assert slow.split(maxsplit=5) == ["slow", "1.90x", "≥", "2.00x", "MISSED", "a 500 ms, b 1.25 s"]
+    assert head.split() == ["case", "figure", "asked", "verdict", "ran", "medians"]
+    assert fine.split(maxsplit=6) == ["fine", "2.50x", "≥", "2.00x", "ok", "tiled", "a 500 ms, b 1.25 s"]
+    assert slow.split(maxsplit=6) == ["slow", "1.90x", "≥", "2.00x", "MISSED", "tiled", "a 500 ms, b 1.25 s"]
     assert absent.split(maxsplit=5) == ["absent", "≥", "1.00x", "not", "run", "needs a C++ compiler"]
     assert last.startswith("3 cases in 0 s: 1 ok, 1 MISSED, 1 not run")
     assert str(ROOT) not in out
@@ -80,7 +85,7 @@ def test_json_holds_the_same(cases, capsys):
     fine, absent = data["cases"]
     assert {"device", "threads", "torch", "python", "seconds"} <= set(data)
     assert (fine["name"], fine["figure"], fine["target"], fine["verdict"]) == ("fine", 2.5, 2.0, "ok")
-    assert fine["sides"] == {"a": 0.5, "b": 1.25}
+    assert (fine["sides"], fine["ran"]) == ({"a": 0.5, "b": 1.25}, "tiled")
     assert (absent["verdict"], absent["why"]) == ("not run", "needs a C++ compiler")
 
 

@@ -40,6 +40,7 @@ def test_every_case_runs_and_its_sides_agree(name, tiny):
     assert math.isfinite(verdict.finding.figure)
     assert len(verdict.finding.sides) >= 2
     assert all(seconds > 0 for seconds in verdict.finding.sides.values())
+    assert verdict.finding.ran in (("",) if name == "moe" else ("tiled", "sdpa"))
 
 
 @pytest.mark.parametrize("name", ["window-forward", "window-training", "varlen-skewed"])
