@@ -91,9 +91,10 @@ def rope_cos_sin(
     if isinstance(theta, str) or not 0 < theta < math.inf:
         raise ValueError(f"theta is {theta!r}: expected a finite number above 0")
     if isinstance(scaling, Mapping):
+        found = scaling_from_config(scaling)
         if scaling.get("rope_theta", theta) != theta:
             raise ValueError(f"scaling has rope_theta {scaling['rope_theta']} but theta is {theta}: they must be equal")
-        scaling = scaling_from_config(scaling)
+        scaling = found
     if scaling is not None and not hasattr(scaling, "frequencies"):
         raise TypeError(f"scaling is {scaling!r}: expected a RopeScaling, a mapping of Hugging Face's, or None")
     if scaling is None:

@@ -200,15 +200,22 @@ class Llama3Scaling(RopeScaling):
         return [scaled(f) for f in plain_frequencies(theta, rotary_dim)]
 
 
-def scaling_from_config(config: Mapping[str, Any], *, max_position_embeddings: int | None = None) -> RopeScaling | None:
+def scaling_from_config(
+    config: Mapping[str, Any] | None, *, max_position_embeddings: int | None = None
+) -> RopeScaling | None:
     """The scaling that `rope_scaling` (or `rope_parameters`) of a Hugging Face `config.json` asks for; None for none.
 
-    `config` is that entry, not the whole file: a mapping without `rope_type` or `type`, as the whole file is, asks for
-    no scaling. Where an entry has a mapping for each kind of layer (Gemma 3 in transformers 5), give it one of those.
-    `max_position_embeddings` is the config's entry of that name: the dynamic kind reads its trained length there, and
-    the others where the mapping has no `original_max_position_embeddings`. Entries that concern no scaling, such as
-    `rope_theta`, are passed over. Raises ValueError for an unknown kind or a missing entry, naming it.
+    `config` is that entry, which most files have as null: None. A whole file is refused, and so is an entry with a
+    mapping for each kind of layer (Gemma 3 in transformers 5): give one of those. `max_position_embeddings` is the
+    config's entry of that name: the dynamic kind reads its trained length there, and the others where the mapping has
+    no `original_max_position_embeddings`. Entries that concern no scaling, such as `rope_theta`, are passed over.
+
+    Raises ValueError for an unknown kind or a missing entry, naming it, and for the mappings above, saying which part
+    is meant; TypeError for anything but a mapping or None.
     """
+    if config is None:
+        return None
+    _check_entry(config)
     kind = str(config.get("rope_type", config.get("type", "default")))
     if kind not in _KINDS:
         raise ValueError(f"rope scaling is {kind!r}: expected one of {', '.join(map(repr, _KINDS))}")
@@ -216,17 +223,43 @@ def scaling_from_config(config: Mapping[str, Any], *, max_position_embeddings: i
     if scaling is None:
         return None
     given = {key: value for key, value in config.items() if value is not None}
-    length = given.get("original_max_position_embeddings", max_position_embeddings)
+    length = given.get(_LENGTH, max_position_embeddings)
     if kind == "dynamic":  # transformers reads the model's own length here, whatever else is written
         length = max_position_embeddings or length
     if length is not None:
         given["original_length"] = length
-    for key in needed:
-        if key not in given:
-            name = "original_max_position_embeddings" if key == "original_length" else key
-            raise ValueError(f"rope scaling {kind!r} has no {name}: expected {', '.join(needed)}")
+    missing = [_named(key) for key in needed if key not in given]
+    if missing:
+        raise ValueError(
+            f"rope scaling {kind!r} has no {' and no '.join(missing)}: expected {', '.join(map(_named, needed))}"
+        )
     made: RopeScaling = scaling(**{key: given[key] for key in (*needed, *optional) if key in given})
     return made
+
+
+def _check_entry(config: object) -> None:
+    """Raises for what is no entry about scaling but holds one: it would read as "no scaling"."""
+    if not isinstance(config, Mapping):
+        raise TypeError(f"rope scaling is a {type(config).__name__}: expected a mapping of Hugging Face's, or None")
+    for key in ("rope_scaling", "rope_parameters"):
+        if key in config:
+            raise ValueError(f"rope scaling is a whole config, with {key}: expected what it has there, config[{key!r}]")
+    if "rope_type" in config or "type" in config:
+        return
+    for key in ("model_type", "hidden_size"):
+        if key in config:
+            raise ValueError(f"rope scaling is a whole config, with {key}: expected its rope_scaling, or None")
+    parts = [key for key, value in config.items() if isinstance(value, Mapping)]
+    if parts:
+        raise ValueError(f"rope scaling has a mapping for each of {', '.join(parts)}: expected one of them alone")
+
+
+_LENGTH = "original_max_position_embeddings"
+
+
+def _named(key: str) -> str:
+    """An argument of the classes by its name in a config."""
+    return _LENGTH if key == "original_length" else key
 
 
 _YARN = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate")

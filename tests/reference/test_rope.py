@@ -364,6 +364,38 @@ def test_the_length_of_a_model_stands_in_for_the_scalings_own():
     yarn["original_max_position_embeddings"] = 77
     assert scaling_from_config(yarn, max_position_embeddings=50) == YarnScaling(2.0, 77)
     assert scaling_from_config({}) is None
+    assert scaling_from_config(None) is None
+
+
+YARN = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 77}
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"hidden_size": 64, "rope_theta": 5e5, "rope_scaling": YARN}, "with rope_scaling: expected what it has there"),
+        ({"rope_parameters": YARN}, "with rope_parameters: expected what it has there, config['rope_parameters']"),
+        ({"rope_scaling": None, "rope_theta": 1e4}, "a whole config, with rope_scaling"),
+        ({"model_type": "llama", "rope_theta": 1e4}, "with model_type: expected its rope_scaling, or None"),
+        (
+            {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}},
+            "a mapping for each of full_attention, sliding_attention: expected one of them alone",
+        ),
+        ({"text_config": {"rope_scaling": YARN}}, "a mapping for each of text_config"),
+    ],
+)
+def test_a_mapping_that_holds_the_entry_is_not_no_scaling(config, text):
+    """A whole config, or an entry for each kind of layer, is refused, and the text says which part is meant."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        scaling_from_config(config)
+    with pytest.raises(ValueError, match=re.escape(text)):
+        rope(np.ones((3, 8)), scaling=config)
+
+
+def test_scaling_from_something_else():
+    """A name or a list is a TypeError."""
+    with pytest.raises(TypeError, match="rope scaling is a str: expected a mapping of Hugging Face's, or None"):
+        scaling_from_config("yarn")
 
 
 # Bad input
@@ -395,7 +427,7 @@ def test_the_length_of_a_model_stands_in_for_the_scalings_own():
         (
             lambda x: rope(x, scaling={"rope_type": "yarn", "factor": 2.0}),
             ValueError,
-            "rope scaling 'yarn' has no original_max_position_embeddings: expected factor, original_length",
+            "rope scaling 'yarn' has no original_max_position_embeddings: expected factor, original_max_position_emb",
         ),
         (
             lambda x: rope(x, scaling={"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5}),
