@@ -72,6 +72,8 @@ def attention(
         if out is not None:
             return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
+    if impl == "auto" and return_lse and (found := sdpa.shortcut_with_lse(call)) is not None:
+        return found
     took = choose(call, impl).impl
     return run(call, took, clean=True if impl == "auto" else None)
 

@@ -5,7 +5,7 @@ windows and ALiBi as dense masks, minimum values meant as −inf. What it cannot
 
 The weight of a hidden key is 0, but torch multiplies it: 0 · NaN is NaN, and one NaN in the last value of a causal call
 makes every row NaN. And below 16 keys (one register) a NaN in q is lost: its row comes out 0. So where a key may be
-hidden, or keys are few, the values are looked at first; `contained` is the slower way for those that hold NaN or inf.
+hidden, or keys are few, the values are looked at, or what came out; `contained` is the slower way where there is one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnbook.api import flash
 from attnbook.api.call import FLOATS, Call, working_dtype
 from attnbook.api.flash import HALF, REGISTER, finite
-from attnbook.api.traced import transformed
+from attnbook.api.traced import traced, transformed
 
 FEW = 64
 """Queries below which `choose` may prefer `attnbook.tiled.decode` in half precision."""
@@ -80,6 +80,21 @@ def _shortcut_with_mask(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float
         return None
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     return out if finite(out) else None
+
+
+def shortcut_with_lse(call: Call) -> tuple[Tensor, Tensor] | None:
+    """A checked call for its lse too, where there is no backward pass to come; None for what needs a closer look."""
+    q, k, v, how = call.q, call.k, call.v, flash.how_of(call)
+    if traced(q) or transformed() or torch.is_autocast_enabled(q.device.type):
+        return None
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, call.mask)):
+        return None
+    if call.sizes.t_q < FEW or lacks(call) is not None:
+        return None
+    found = flash.forward(q, k, v, how)
+    if found is None or not (call.hides or finite(found[0])):
+        return None
+    return flash.laid_out(found[0]), flash.nothing_seen(found[1], how)
 
 
 def _leaks_only_from_v(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -172,6 +172,19 @@ def test_lse(taken, name, impl, dtype):
     torch.testing.assert_close(found[1], found[0])
 
 
+@pytest.mark.parametrize("name", ["none", "causal", "boolean", "lowest"])
+def test_lse_without_gradients(taken, name):
+    """The short way there: one call of the kernel, the same numbers; a row of the lowest number takes two."""
+    q, k, v = inputs(h_kv=2, t_q=67, t_kv=67)
+    seen = allowed(t_q=67, t_kv=67)
+    masks = {"boolean": seen, "lowest": torch.where(seen, 0.5, torch.finfo(torch.float32).min)}
+    options = {"mask": masks.get(name), "is_causal": name == "causal", "return_lse": True}
+    found = attention(q, k, v, **options)
+    assert taken == ([False, True] if name == "lowest" else [True])
+    torch.testing.assert_close(found, attention(q, k, v, **options, impl="reference"))
+    assert (found[1] == -torch.inf).any() == (name in masks)
+
+
 def test_lse_by_name_where_torch_has_none():
     """Half precision, whose lse is rounded; options it lacks; a NaN, which it lets leak."""
     q, k, v = inputs()
