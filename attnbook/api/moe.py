@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnbook.api import operators_moe
+from attnbook.api.autocast import cast, is_on
 from attnbook.api.choose import NO_KERNELS
 from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
@@ -46,7 +47,8 @@ def moe(
     - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
       which takes the tiles: they multiply the same, and keep less.
 
-    Nothing is cast inside `torch.autocast`, unlike in `attention`: x and the experts' weights must have one dtype.
+    Inside `torch.autocast`, x and the experts' weights are cast to its dtype, as `attention` casts q, k and v, and y has
+    that dtype. The router's weights are not: it calculates in float32 also then.
     The other options, their sources, and what is raised: `attnbook.reference.moe`. Besides, ValueError for an unknown
     `impl` and BackendUnavailable for one that cannot run here. Under torch.compile the experts are one operator.
     """
@@ -60,6 +62,7 @@ def moe(
         raise ValueError(f"impl is {impl!r}: expected one of {names}")
     if impl == "triton":
         raise BackendUnavailable(NO_KERNELS)
+    x, (w_gate, w_up, w_down), options["shared"] = _cast(x, (w_gate, w_up, w_down), shared)
     weights = (x, router_weight, w_gate, w_up, w_down)
     if isinstance(x, Tensor):
         impl = _inside_transforms(x, impl)
@@ -70,6 +73,15 @@ def moe(
     if isinstance(x, Tensor) and traced(x):
         return moe_through(operators_moe.moe_experts, *weights, **options)
     return tiled_moe(*weights, **options)
+
+
+def _cast(x: Any, matrices: tuple[Any, ...], shared: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """Under autocast, x and all matrices of experts in its dtype; whatever is no tensor comes back as it is."""
+    if not isinstance(x, Tensor) or not is_on(x):
+        return x, matrices, shared
+    if isinstance(shared, tuple | list):
+        shared = tuple(cast(x, x, w)[2] for w in shared)
+    return cast(x, x, x)[0], tuple(cast(x, x, w)[2] for w in matrices), shared
 
 
 def _inside_transforms(x: Tensor, impl: str) -> str:

@@ -5,6 +5,7 @@ import torch
 
 from attnbook import attention, tiled
 from attnbook.api import attention_varlen, moe
+from attnbook.errors import DTypeError
 from tests.api.samples import ABLE, D, inputs, options_of
 
 PACKED = [torch.randn(11, 6, 7), torch.randn(11, 3, 7), torch.randn(11, 3, 5)]
@@ -109,10 +110,57 @@ def test_operators_called_by_themselves():
     assert q.grad.dtype == torch.float32
 
 
-def test_experts_are_not_cast():
-    """Their dtypes are the caller's: a router and its sums in float32 are what they are for."""
-    x = torch.randn(7, 3)
-    matrices = [torch.randn(shape) for shape in ((5, 3), (5, 3, 4), (5, 3, 4), (5, 4, 3))]
+EXPERTS = ((5, 3), (5, 3, 4), (5, 3, 4), (5, 4, 3))
+
+
+def in_half(x, router, *matrices, **options):
+    """`moe` for inputs cast by hand, outside autocast; the router's weights as they are."""
+    shared = options.pop("shared", None)
+    if shared is not None:
+        options["shared"] = tuple(w.bfloat16() for w in shared)
+    with torch.autocast("cpu", enabled=False):
+        return moe(x.bfloat16(), router, *(w.bfloat16() for w in matrices), **options)
+
+
+@pytest.mark.parametrize("impl", ["auto", "reference", "tiled"])
+def test_experts_are_cast_and_their_router_is_not(impl):
+    """x and the matrices, shared ones too, in autocast's dtype; routing in float32; float32 gradients."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 7, 3, requires_grad=True)
+    router, *matrices = (torch.randn(shape, requires_grad=True) for shape in EXPERTS)
+    options = {"shared": tuple(torch.randn(shape) for shape in ((2, 3, 4), (2, 3, 4), (2, 4, 3))), "top_k": 2}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y, _ = moe(x, *matrices, top_k=2)
-    assert torch.equal(y, moe(x, *matrices, top_k=2)[0])
+        y, info = moe(x, router, *matrices, impl=impl, **options)
+        y.float().sum().backward()
+    expected, routing = in_half(x, router, *matrices, impl=impl, **options)
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, expected)
+    assert info.weights.dtype == torch.float32
+    assert torch.equal(info.weights, routing.weights)
+    assert [w.grad.dtype for w in (x, router, *matrices)] == [torch.float32] * 5
+
+
+def test_experts_of_mixed_dtypes_meet_under_autocast():
+    """A bfloat16 x from a linear layer and float32 parameters; float64 is left alone; off, nothing is cast."""
+    torch.manual_seed(0)
+    x, router, *matrices = (torch.randn(shape) for shape in ((7, 3), *EXPERTS))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, _ = moe(x.bfloat16(), router, *matrices, top_k=2)
+        doubles, _ = moe(x.double(), router.double(), *(w.double() for w in matrices), top_k=2)
+    assert torch.equal(y, in_half(x, router, *matrices, top_k=2)[0])
+    assert torch.equal(doubles, moe(x.double(), router.double(), *(w.double() for w in matrices), top_k=2)[0])
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False), pytest.raises(DTypeError, match="w_gate has"):
+        moe(x.bfloat16(), router, *matrices, top_k=2)
+
+
+def test_compiled_experts_are_cast():
+    """The same inside torch.compile."""
+    torch.manual_seed(0)
+    x, router, *matrices = (torch.randn(shape) for shape in ((7, 3), *EXPERTS))
+
+    def call(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return moe(x, router, *matrices, top_k=2)[0]
+
+    y = torch.compile(call, backend="aot_eager", fullgraph=True)(x)
+    assert torch.equal(y, in_half(x, router, *matrices, top_k=2)[0])
