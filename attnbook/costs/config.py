@@ -95,6 +95,11 @@ class Reader:
         value = self.get(key)
         return default if value is None else bool(value)
 
+    def asks_for_latent(self) -> bool:
+        """Must there be a rank, by the family or by another key of MLA? DeepSeek-VL2's small ones say that none is."""
+        family = self.model_type in families.LATENT and self.get("use_mla") is not False
+        return family or bool(self.number("qk_rope_head_dim"))
+
 
 def _loaded(source: str | PathLike[str] | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     if isinstance(source, Mapping):
@@ -116,6 +121,7 @@ def _shape(read: Reader) -> ModelShape:
     layers, d_model, n_heads = (read.needed(key) for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
     windows, chunked = read_windows(read, layers)
     experts = read_experts(read, layers)
+    latent = _latent(read)
     kind = read.model_type
     qkv_bias, o_bias, mlp_bias = _biases(read)
     theta, local_theta = _thetas(read)
@@ -128,12 +134,12 @@ def _shape(read: Reader) -> ModelShape:
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=_kv_heads(read, n_heads),
-        head_dim=_head_dim(read, d_model, n_heads),
+        head_dim=_head_dim(read, latent, d_model, n_heads),
         vocab=read.needed("vocab_size"),
         windows=windows,
         chunked=chunked,
         d_ff=_d_ff(read, d_model, experts is not None and all(experts.layers)),
-        latent=_latent(read),
+        latent=latent,
         experts=experts,
         shared_kv_layers=read.number("num_kv_shared_layers") or 0,
         gated=kind not in families.PLAIN_MLP,
@@ -187,9 +193,9 @@ def _uncounted(read: Reader) -> str:
     return f"{more[0]}, with weights that are not counted for {kind}" if more else ""
 
 
-def _head_dim(read: Reader, d_model: int, n_heads: int) -> int:
-    if read.number("kv_lora_rank"):  # the length of a query and of an unfolded key
-        return read.needed("qk_nope_head_dim") + read.needed("qk_rope_head_dim")
+def _head_dim(read: Reader, latent: Latent | None, d_model: int, n_heads: int) -> int:
+    if latent is not None:  # the length of a query and of an unfolded key
+        return latent.qk_nope_head_dim + latent.qk_rope_head_dim
     written = read.number("head_dim")
     if written:
         return written
@@ -228,12 +234,12 @@ def _d_ff(read: Reader, d_model: int, only_experts: bool) -> int | None:
 
 def _latent(read: Reader) -> Latent | None:
     rank = read.number("kv_lora_rank")
-    if not rank:
+    if not rank and not read.asks_for_latent():
         return None
     return Latent(
-        kv_lora_rank=rank,
-        qk_rope_head_dim=read.needed("qk_rope_head_dim"),
+        kv_lora_rank=read.needed("kv_lora_rank"),
         qk_nope_head_dim=read.needed("qk_nope_head_dim"),
+        qk_rope_head_dim=read.needed("qk_rope_head_dim"),
         v_head_dim=read.needed("v_head_dim"),
         q_lora_rank=read.number("q_lora_rank") or None,
     )

@@ -124,6 +124,9 @@ ONE_NORM = frozenset({"phi", "gptj", "codegen", "cohere", "cohere2", "RefinedWeb
 
 LEARNED_POSITIONS = frozenset({"gpt2", "gpt_neo", "gpt_bigcode", "opt"})
 
+LATENT = frozenset({"deepseek_v2", "deepseek_v3", "minicpm3"})
+"""Model types whose attention is MLA, unless `use_mla` is false."""
+
 QK_NORM_HEAD = frozenset({"qwen3", "qwen3_moe", "gemma3_text", "gemma3", "exaone4"})
 QK_NORM_FULL = frozenset({"olmo2", "olmo3", "olmoe"})
 FOUR_NORMS = frozenset({"gemma2", "gemma3_text", "gemma3"})

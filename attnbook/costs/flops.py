@@ -8,6 +8,7 @@ heads (GQA) changes no product of a query with a key, so n_kv_heads enters the p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ def attention_flops(
     twice its forward: one product for its input, one for its weights.
 
     Dao 2023 (arXiv:2307.08691), section 4.1, counts alike, but takes exactly half of all pairs for causal. Raises
-    ValueError for sizes below 0, a window below 1 or without `is_causal`, and n_heads that n_kv_heads does not divide.
+    ValueError for sizes that are no whole numbers of at least 0, a window below 1 or without `is_causal`, and n_heads
+    that n_kv_heads does not divide.
     """
     t_kv = t_q if t_kv is None else t_kv
     n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
     d_v = head_dim if d_v is None else d_v
     sizes = {"b": b, "n_heads": n_heads, "n_kv_heads": n_kv_heads, "head_dim": head_dim, "d_v": d_v}
-    check_sizes(**sizes, d_model=d_model or 0)
+    check_sizes(**sizes, d_model=0 if d_model is None else d_model)
     if n_heads % n_kv_heads if n_kv_heads else n_heads:
         raise ValueError(f"n_heads: expected a multiple of n_kv_heads {n_kv_heads}, got {n_heads}")
     pairs = b * n_heads * count_pairs(t_q, t_kv, is_causal=is_causal, window=window)
@@ -121,15 +123,23 @@ def _clamped_sum(first: int, count: int, most: int) -> int:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises ValueError for the first size below 0, by its name."""
+    """Raises ValueError for the first size that is no whole number of at least 0, by its name."""
     for name, size in sizes.items():
-        if size < 0:
-            raise ValueError(f"{name}: expected at least 0, got {size}")
+        check_size(name, size)
+
+
+def check_size(name: str, size: object, low: int = 0) -> None:
+    """Raises ValueError unless a size is a whole number of at least `low`: NumPy's too, but neither 1e3 nor True."""
+    if isinstance(size, bool) or not isinstance(size, Integral):
+        raise ValueError(f"{name}: expected a whole number of at least {low}, got {size!r}")
+    if size < low:
+        raise ValueError(f"{name}: expected at least {low}, got {size}")
 
 
 def check_window(is_causal: bool, window: int | None) -> None:
-    """Raises ValueError for a window below 1, or without `is_causal`."""
-    if window is not None and window < 1:
-        raise ValueError(f"window: expected at least 1, got {window}")
-    if window is not None and not is_causal:
+    """Raises ValueError for a window that is no whole number of at least 1, or without `is_causal`."""
+    if window is None:
+        return
+    check_size("window", window, 1)
+    if not is_causal:
         raise ValueError(f"window: expected is_causal=True with it, got is_causal=False and window {window}")

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from attnbook.costs.flops import check_sizes, check_window
+from attnbook.costs.flops import check_size, check_sizes, check_window
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,7 @@ def tile_lengths(fast_memory: int, head_dim: int, d_v: int | None = None) -> tup
     """
     d = max(head_dim, d_v or head_dim)
     for name, size in (("fast_memory", fast_memory), ("head_dim", d)):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+        check_size(name, size, 1)
     keys = -(-fast_memory // (4 * d))
     return min(keys, d), keys
 
@@ -145,8 +144,7 @@ def _chosen(
     if tile_q is None or tile_k is None:
         raise ValueError(f"tile_q and tile_k: expected both, or fast_memory, got {given[0] if given else 'neither'}")
     for name, tile in (("tile_q", tile_q), ("tile_k", tile_k)):
-        if tile < 1:
-            raise ValueError(f"{name}: expected at least 1, got {tile}")
+        check_size(name, tile, 1)
     return tile_q, tile_k
 
 

@@ -12,12 +12,13 @@ into bytes once for each layer, so that 4-bit numbers round up at most once a la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
 from attnbook.costs.dtypes import bytes_of
+from attnbook.costs.flops import check_size
 from attnbook.costs.models import find_shape
 from attnbook.costs.shape import ModelShape
 
@@ -57,7 +58,8 @@ def kv_cache_bytes(
     which is the room that it needs, though just after a chunk ends less of it is in use. Space that an allocator
     reserves beyond the tokens, pages half filled for example, is not counted.
 
-    Raises ValueError for a negative count, an unknown model (with near names), dtype or kind of layer.
+    Raises ValueError for a count that is no whole number of at least 0, an unknown model (with near names), dtype or
+    kind of layer.
     """
     return sum(layer.bytes for layer in kv_cache_layers(model_or_config, tokens=tokens, requests=requests, dtype=dtype))
 
@@ -96,17 +98,15 @@ def _kind(shape: ModelShape, layer: int) -> Literal["full", "window", "chunk", "
 
 def _lengths(tokens: int | Sequence[int], requests: int) -> list[tuple[int, int]]:
     """Pairs of a length and how many requests have it."""
-    if requests < 0:
-        raise ValueError(f"requests: expected at least 0, got {requests}")
-    if isinstance(tokens, int):
-        pairs = [(tokens, requests)]
-    elif requests != 1:
+    check_size("requests", requests)
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        check_size("tokens", tokens)
+        return [(int(tokens), int(requests))]
+    lengths = list(tokens)
+    if requests != 1:
         raise ValueError(
-            f"requests: expected 1, because tokens has one length for each of {len(tokens)} requests, got {requests}"
+            f"requests: expected 1, because tokens has one length for each of {len(lengths)} requests, got {requests}"
         )
-    else:
-        pairs = [(length, 1) for length in tokens]
-    for length, _ in pairs:
-        if length < 0:
-            raise ValueError(f"tokens: expected at least 0, got {length}")
-    return pairs
+    for i, length in enumerate(lengths):
+        check_size(f"tokens[{i}]", length)
+    return [(int(length), 1) for length in lengths]

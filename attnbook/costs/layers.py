@@ -33,7 +33,8 @@ def refuse_foreign(read: Reader) -> None:
         what = families.CACHE_UNKNOWN[read.model_type]
         _refuse(read, "model_type", "layers that all keep the same", f"{what}, which is not counted here")
     length = config.get("v_head_dim")
-    if length and not config.get("kv_lora_rank") and length != config.get("head_dim"):
+    latent = config.get("kv_lora_rank") or read.asks_for_latent()
+    if length and not latent and length != config.get("head_dim"):
         _refuse(
             read, "v_head_dim", f"head_dim {config.get('head_dim')}", f"{length}: values of another length than keys"
         )

@@ -253,6 +253,14 @@ REFUSED = {
         {**LLAMA, "num_experts": 5, "num_experts_per_tok": 6},
         "active experts: expected 1 to 5, the number of experts, got 6",
     ),
+    "a family of latents without its rank": (
+        {**LLAMA, "model_type": "deepseek_v3", "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 10},
+        "kv_lora_rank: expected a whole number, got nothing: the key is missing",
+    ),
+    "another family's latent without its rank": (
+        {**LLAMA, "model_type": "other", "qk_rope_head_dim": 2},
+        "kv_lora_rank: expected a whole number, got nothing: the key is missing",
+    ),
     "half a latent": ({**LLAMA, "kv_lora_rank": 4}, "qk_nope_head_dim: expected a whole number, got nothing"),
 }
 
@@ -263,6 +271,14 @@ def test_what_cannot_be_read_is_refused_by_name(case):
     config, text = REFUSED[case]
     with pytest.raises(ValueError, match=re.escape(text)):
         read_config(config)
+
+
+def test_a_family_of_latents_may_say_that_it_has_none():
+    """DeepSeek-VL2's small models have DeepSeek-V2's type, ordinary attention, and zeros for what MLA would ask."""
+    none = {"use_mla": False, "kv_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0}
+    assert (
+        read_config({**LLAMA, "model_type": "deepseek_v2", **none}).attention == read_config(LLAMA).attention == "MHA"
+    )
 
 
 def test_errors_of_a_file_name_it(tmp_path):

@@ -84,6 +84,10 @@ def test_keys_of_another_sequence_are_projected_once_each():
         ({"n_kv_heads": 0}, "n_heads: expected a multiple of n_kv_heads 0, got 6"),
         ({"head_dim": -1}, "head_dim: expected at least 0, got -1"),
         ({"t_kv": -2}, "t_kv: expected at least 0, got -2"),
+        ({"t_kv": 2.0}, "t_kv: expected a whole number of at least 0, got 2.0"),
+        ({"b": True}, "b: expected a whole number of at least 0, got True"),
+        ({"d_model": "64"}, "d_model: expected a whole number of at least 0, got '64'"),
+        ({"window": 2.5, "is_causal": True}, "window: expected a whole number of at least 1, got 2.5"),
     ],
 )
 def test_wrong_sizes_are_named(wrong, text):

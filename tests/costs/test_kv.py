@@ -4,6 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnbook.costs import kv_cache_bytes, kv_cache_layers, model, read_config
@@ -124,7 +125,14 @@ def test_models_are_taken_in_every_form(tmp_path):
     ("arguments", "text"),
     [
         ({"tokens": -1}, "tokens: expected at least 0, got -1"),
-        ({"tokens": [3, -2]}, "tokens: expected at least 0, got -2"),
+        ({"tokens": [3, -2]}, "tokens[1]: expected at least 0, got -2"),
+        ({"tokens": 1e3}, "tokens: expected a whole number of at least 0, got 1000.0"),
+        ({"tokens": "1000"}, "tokens: expected a whole number of at least 0, got '1000'"),
+        ({"tokens": None}, "tokens: expected a whole number of at least 0, got None"),
+        ({"tokens": True}, "tokens: expected a whole number of at least 0, got True"),
+        ({"tokens": [3, 2.5]}, "tokens[1]: expected a whole number of at least 0, got 2.5"),
+        ({"tokens": 3, "requests": 2.5}, "requests: expected a whole number of at least 0, got 2.5"),
+        ({"tokens": 3, "requests": True}, "requests: expected a whole number of at least 0, got True"),
         ({"tokens": 3, "requests": -1}, "requests: expected at least 0, got -1"),
         (
             {"tokens": [3, 4], "requests": 2},
@@ -133,9 +141,18 @@ def test_models_are_taken_in_every_form(tmp_path):
     ],
 )
 def test_wrong_counts_are_named(arguments, text):
-    """Negative counts, and lengths together with a number of requests, are refused."""
+    """Counts that are no whole numbers, and lengths together with a number of requests, are refused."""
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         kv_cache_bytes("Llama-3-8B", **arguments)
+
+
+def test_counts_of_numpy_are_whole_numbers():
+    """One number or many; the bytes are Python's, and so cannot overflow."""
+    many = np.array([3, 5], dtype=np.int32)
+    assert kv_cache_bytes("Llama-3-8B", tokens=many) == kv_cache_bytes("Llama-3-8B", tokens=[3, 5])
+    large = kv_cache_bytes("Llama-3-8B", tokens=np.int32(2**20), requests=np.int32(2**10))
+    assert large == kv_cache_bytes("Llama-3-8B", tokens=2**20, requests=2**10)
+    assert type(large) is int
 
 
 def test_an_unknown_dtype_lists_the_known():

@@ -270,8 +270,8 @@ def test_weights_that_no_size_stands_for_are_not_guessed():
         ({"model_type": ""}, "got model_type '', whose class was not compared with our count"),
         ({"model_type": "phi", "qk_layernorm": True}, "got qk_layernorm, with weights that are not counted for phi"),
         (
-            {"model_type": "deepseek_v3", "attention_bias": True},
-            "got attention_bias, with weights that are not counted for deepseek_v3",
+            {"model_type": "helium", "attention_bias": True},
+            "got attention_bias, with weights that are not counted for helium",
         ),
     ],
 )
