@@ -47,7 +47,7 @@ def moe(
     - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
       which takes the tiles: they multiply the same, and keep less.
 
-    Inside `torch.autocast`, x and the experts' weights are cast to its dtype, as `attention` casts q, k and v, and y has
+    Inside `torch.autocast`, x and the experts' weights are cast to its dtype, as `attention` casts q, k and v; y has
     that dtype. The router's weights are not: it calculates in float32 also then.
     The other options, their sources, and what is raised: `attnbook.reference.moe`. Besides, ValueError for an unknown
     `impl` and BackendUnavailable for one that cannot run here. Under torch.compile the experts are one operator.
