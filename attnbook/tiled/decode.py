@@ -120,7 +120,8 @@ def decode_forward(
         into = (stack.of_queries(out), stack.of_queries(lse))
         splits = list(_splits(queries, sizes, scores, room.keys))
         _attend(lanes, queries, splits, scores, room, *into, contained=False)
-        if (options.is_causal or mask is not None) and not all_finite(into[0]):
+        may_hide = options.is_causal or mask is not None or len(splits) > 1  # or all scores of one split may be −inf
+        if may_hide and not all_finite(into[0]):
             _attend(lanes, queries, splits, scores, room, *into, contained=True)
     return out, lse
 

@@ -1,5 +1,7 @@
 """What is not finite stays where it may be seen: forward and backward, in every input, whatever the tiles."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -127,3 +129,19 @@ def test_what_is_finite_is_calculated_once(normal, monkeypatch, options, window)
     v = torch.full_like(v, torch.nan)
     attention(q, k, v, **options)
     assert found[2:] == [False]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_scores_that_are_all_minus_infinity_in_one_tile(normal, is_causal, monkeypatch):
+    """Keys at −inf have weight 0, and where a whole tile or split is such, the others decide, without NaN."""
+    q, k, v = normal(2, 3, 4, 5).abs(), normal(2, 3, 23, 5), normal(2, 3, 23, 5)
+    spoilt = k.clone()
+    spoilt[:, :, 4:8, 0] = -torch.inf
+    rest = [i for i in range(23) if not 4 <= i < 8]
+    expected = attention(q, k[:, :, rest], v[:, :, rest], is_causal=is_causal, tile_q=4, tile_k=99)
+    got = attention(q, spoilt, v, is_causal=is_causal, tile_q=3, tile_k=4)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+    decoding = importlib.import_module("attnbook.tiled.decode")
+    for name in ("FEWEST", "MOST"):
+        monkeypatch.setattr(decoding, name, 4)
+    torch.testing.assert_close(decoding.decode(q, spoilt, v, is_causal=is_causal), expected, rtol=1e-12, atol=1e-12)
