@@ -12,6 +12,7 @@ straight through, and a model needs one more norm after its last block, which is
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnbook.errors import ShapeError
-from attnbook.reference.heads import MultiHeadAttention
+from attnbook.reference.heads import MultiHeadAttention, check_tokens
 from attnbook.reference.norms import BatchNorm, LayerNorm, RMSNorm
 
 Activation: TypeAlias = Literal["gelu", "relu", "swiglu"]
@@ -106,6 +107,7 @@ class TransformerBlock(nn.Module):
         if norm not in ("pre", "post"):
             raise ValueError(f"norm is {norm!r}: expected 'pre' or 'post'")
         _check_known("norm_type", norm_type, NORMS)
+        _check_options(attention)
         self.norm = norm
         self.residual = residual
         place: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -119,7 +121,8 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x: Tensor, *, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
     ) -> Tensor:
-        """Transform x (b, t, d_model) -> (b, t, d_model); mask, positions and cache as in `MultiHeadAttention`."""
+        """Transform x (b, t, d_model) -> (b, t, d_model); the rest, and errors, as in `MultiHeadAttention`."""
+        check_tokens(x, self.attention.d_model)  # or the norm, which knows neither word, would be the first to speak
 
         def attention(x: Tensor) -> Any:
             return self.attention(x, mask=mask, positions=positions, cache=cache)
@@ -137,6 +140,15 @@ class TransformerBlock(nn.Module):
     def extra_repr(self) -> str:
         """Where the norms are, and whether there are residuals."""
         return f"norm={self.norm!r}" + ("" if self.residual else ", residual=False")
+
+
+def _check_options(attention: dict[str, Any]) -> None:
+    """Raises TypeError for an option that neither the block nor attention has; Python would name attention alone."""
+    known = {**signature(TransformerBlock).parameters, **signature(MultiHeadAttention).parameters}
+    del known["attention"]
+    for name in attention:
+        if name not in known:
+            raise TypeError(f"TransformerBlock has no option {name!r}: expected one of {', '.join(known)}")
 
 
 def _check_known(name: str, value: str, known: dict[str, Any]) -> None:

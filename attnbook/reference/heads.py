@@ -22,6 +22,7 @@ from attnbook.errors import ShapeError
 from attnbook.reference.arrays import Array, namespace
 from attnbook.reference.attention import attention
 from attnbook.reference.kv_cache import attend as attend_cache
+from attnbook.reference.kv_cache.attend import no_cache
 from attnbook.reference.norms import RMSNorm
 from attnbook.reference.positions import alibi_slopes
 from attnbook.reference.rope import rope as plain_rope
@@ -50,6 +51,13 @@ def merge_heads(x: Array) -> Array:
     b, n_heads, t, d = x.shape
     xp = namespace(x)
     return xp.reshape(xp.permute_dims(x, (0, 2, 1, 3)), (b, t, n_heads * d))
+
+
+def check_tokens(x: Tensor, d_model: int) -> None:
+    """Raises ShapeError unless x is (b, t, d_model)."""
+    check_axes("x", x, "b t d")
+    if x.shape[2] != d_model:
+        raise ShapeError(f"x has {x.shape[2]} components (axis d): expected d_model {d_model}")
 
 
 def next_positions(cache: Any, t: int) -> Tensor:
@@ -147,7 +155,7 @@ class MultiHeadAttention(nn.Module):
         - `return_weights`: not with a cache. A query that may see no key has weights 0; with sinks, rows sum to less
           than 1.
 
-        Raises ShapeError for other axes, ValueError for arguments that don't go together.
+        Raises ShapeError for other axes, ValueError for arguments that don't go together, TypeError for no cache.
         """
         self._check_call(x, context, cache, return_weights)
         if positions is None and cache is not None:
@@ -195,9 +203,9 @@ class MultiHeadAttention(nn.Module):
         return weights
 
     def _check_call(self, x: Tensor, context: Tensor | None, cache: Any, return_weights: bool) -> None:
-        check_axes("x", x, "b t d")
-        if x.shape[2] != self.d_model:
-            raise ShapeError(f"x has {x.shape[2]} components (axis d): expected d_model {self.d_model}")
+        check_tokens(x, self.d_model)
+        if cache is not None and not (hasattr(cache, "append") and hasattr(cache, "lengths")):
+            raise no_cache(cache)
         if cache is not None and return_weights:
             raise ValueError("return_weights is True and there is a cache: expected one of them")
         if context is None:

@@ -270,7 +270,19 @@ def test_repr_and_dtype():
         ),
         (lambda: block(d_ff=0), ShapeError, "d_ff is 0: expected at least 1"),
         (lambda: TransformerBlock(10, 4), ShapeError, "d_model is 10 and n_heads 4: expected a multiple of n_heads"),
-        (lambda: block(droput=0.1), TypeError, "unexpected keyword argument 'droput'"),
+        (
+            lambda: block(dropout=0.1),
+            TypeError,
+            "TransformerBlock has no option 'dropout': expected one of d_model, n_heads, norm, norm_type, residual, "
+            "d_ff, activation, bias, eps, device, dtype, n_kv_heads, head_dim, d_v, d_context, qk_norm, rope, is_causal",
+        ),
+        (lambda: block(attention=0.1), TypeError, "TransformerBlock has no option 'attention'"),
+        (lambda: block()(torch.ones(2, 3, 7)), ShapeError, "x has 7 components (axis d): expected d_model 12"),
+        (
+            lambda: block(is_causal=True)(tokens(), cache={}),
+            TypeError,
+            "cache is a dict: expected a KVCache, RingKVCache or PagedKVCache",
+        ),
         (lambda: block()(tokens()[0]), ShapeError, "x has 2 axes (7, 12): expected 3, (b, t, d)"),
     ],
 )

@@ -399,9 +399,14 @@ def test_dtypes_and_repr():
             ValueError,
             "context is given to a layer with rope: two sequences have no common positions",
         ),
-        (lambda: layer()(tokens(), context=tokens(), cache=object()), ValueError, "context and cache are both given"),
         (
-            lambda: layer()(tokens(), cache=object(), return_weights=True),
+            lambda: layer(is_causal=True)(tokens(), cache=[]),
+            TypeError,
+            "cache is a list: expected a KVCache, RingKVCache or PagedKVCache",
+        ),
+        (lambda: layer()(tokens(), context=tokens(), cache=KVCache()), ValueError, "context and cache are both given"),
+        (
+            lambda: layer()(tokens(), cache=KVCache(), return_weights=True),
             ValueError,
             "return_weights is True and there is a cache: expected one of them",
         ),

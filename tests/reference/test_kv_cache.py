@@ -427,6 +427,12 @@ def test_questions_that_a_cache_cannot_answer(name, t_q, options, text):
         attend(tokens(t_q)[0], filled(name), **options)
 
 
+def test_something_that_is_no_cache():
+    """It is named by its type."""
+    with pytest.raises(TypeError, match="cache is a tuple: expected a KVCache, RingKVCache or PagedKVCache"):
+        attend(torch.ones(1, 2, 3, 4), (torch.ones(1, 2, 3, 4),) * 2)
+
+
 def test_queries_whose_window_is_gone():
     """After single tokens a ring answers for the last one only, or for more with a smaller window."""
     q, k, v = tokens(11)

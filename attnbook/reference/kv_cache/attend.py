@@ -44,8 +44,10 @@ def attend(
       any batch. Where the last append had `new_lengths`, q has the same rows: those beyond give 0, lse −inf.
 
     Raises ShapeError where the cache has no keys for q's rows (causal), or has other sequences; ValueError for the
-    options above and for an empty cache; and what `attention` raises.
+    options above and for an empty cache; TypeError for something that is no cache; and what `attention` raises.
     """
+    if not isinstance(cache, Cache):
+        raise no_cache(cache)
     check_axes("q", q, "b h t d")
     if window is not None:
         options["window"] = window
@@ -57,6 +59,11 @@ def attend(
     elif is_causal:
         _check_rows(q.shape[2], len(cache), "the cache has")
     return attention(q, k, v, is_causal=is_causal, **options)
+
+
+def no_cache(given: object) -> TypeError:
+    """The error for what was given as a cache and is none."""
+    return TypeError(f"cache is a {type(given).__name__}: expected a KVCache, RingKVCache or PagedKVCache")
 
 
 def _ring_options(
