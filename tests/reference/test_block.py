@@ -274,7 +274,7 @@ def test_repr_and_dtype():
             lambda: block(dropout=0.1),
             TypeError,
             "TransformerBlock has no option 'dropout': expected one of d_model, n_heads, norm, norm_type, residual, "
-            "d_ff, activation, bias, eps, device, dtype, n_kv_heads, head_dim, d_v, d_context, qk_norm, rope, is_causal",
+            "d_ff, activation, bias, eps, device, dtype, n_kv_heads, head_dim, d_v, d_context, qk_norm, rope, ",
         ),
         (lambda: block(attention=0.1), TypeError, "TransformerBlock has no option 'attention'"),
         (lambda: block()(torch.ones(2, 3, 7)), ShapeError, "x has 7 components (axis d): expected d_model 12"),
