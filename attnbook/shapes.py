@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from attnbook.errors import ShapeError
+from attnbook.errors import DTypeError, ShapeError
 
 AXES = {
     "b": "batch",
@@ -189,6 +189,20 @@ def check_cu_seqlens(cu_seqlens_q: Sequence[int], cu_seqlens_k: Sequence[int], s
             f"cu_seqlens_k counts {len(cu_seqlens_k) - 1} sequences but cu_seqlens_q {len(cu_seqlens_q) - 1}: "
             "they must be equal"
         )
+
+
+def whole_numbers(name: str, cu_seqlens: Any) -> list[int]:
+    """Cumulative lengths as a list of ints; raises DTypeError for other numbers, ShapeError for more than one axis."""
+    found = cu_seqlens.tolist() if hasattr(cu_seqlens, "tolist") else cu_seqlens
+    if not isinstance(found, list | tuple) or any(isinstance(x, list | tuple) for x in found):
+        shape = tuple(getattr(cu_seqlens, "shape", ())) or f"of type {type(cu_seqlens).__name__}"
+        raise ShapeError(f"{name} is {shape}: expected one axis, a number more than there are sequences")
+    for i, x in enumerate(found):
+        if isinstance(x, bool) or not isinstance(x, numbers.Integral):
+            if hasattr(cu_seqlens, "dtype"):
+                raise DTypeError(f"{name} has dtype {cu_seqlens.dtype}: expected whole numbers")
+            raise DTypeError(f"{name}[{i}] is {x!r}: expected a whole number")
+    return [int(x) for x in found]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from attnbook.api import autocast
 from attnbook.api.operators import all_tensors, fake_gradients, lse_dtype
-from attnbook.tiled.varlen import varlen_backward, varlen_forward, whole_numbers
+from attnbook.shapes import whole_numbers
+from attnbook.tiled.varlen import varlen_backward, varlen_forward
 
 
 @torch.library.custom_op("attnbook::attention_varlen", mutates_args=())

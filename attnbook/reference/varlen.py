@@ -7,13 +7,11 @@ block-diagonal. The layout and `cu_seqlens` are those of flash-attention (Dao 20
 from __future__ import annotations
 
 import itertools
-import numbers
 from typing import Any
 
-from attnbook.errors import DTypeError, ShapeError
 from attnbook.reference.arrays import Array, namespace
 from attnbook.reference.attention import attention, check_kinds
-from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_mask, check_options, check_varlen
+from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_mask, check_options, check_varlen, whole_numbers
 
 
 def attention_varlen(
@@ -52,7 +50,7 @@ def attention_varlen(
     Raises ShapeError for `cu_seqlens` that don't start at 0, fall, or end outside; otherwise what `attention` raises.
     """
     sizes = check_varlen(q, k, v)
-    ends_q, ends_k = _numbers("cu_seqlens_q", cu_seqlens_q), _numbers("cu_seqlens_k", cu_seqlens_k)
+    ends_q, ends_k = whole_numbers("cu_seqlens_q", cu_seqlens_q), whole_numbers("cu_seqlens_k", cu_seqlens_k)
     check_cu_seqlens(ends_q, ends_k, sizes)
     heads = (sizes.n_heads, sizes.n_kv_heads)
     packed = AttentionSizes(len(ends_q) - 1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v)
@@ -96,15 +94,3 @@ def attention_varlen(
 def _heads_first(x: Array) -> Array:
     """(t, h, d) -> (1, h, t, d), as a batch of one sequence."""
     return namespace(x).permute_dims(x, (1, 0, 2))[None]
-
-
-def _numbers(name: str, cu_seqlens: Any) -> list[int]:
-    """Cumulative lengths as a list of ints; raises DTypeError for other numbers, ShapeError for more than one axis."""
-    found = cu_seqlens.tolist() if hasattr(cu_seqlens, "tolist") else cu_seqlens
-    if not isinstance(found, list | tuple) or any(isinstance(x, list | tuple) for x in found):
-        shape = tuple(getattr(cu_seqlens, "shape", ())) or f"of type {type(cu_seqlens).__name__}"
-        raise ShapeError(f"{name} is {shape}: expected one axis, a number more than there are sequences")
-    for i, x in enumerate(found):
-        if isinstance(x, bool) or not isinstance(x, numbers.Integral):
-            raise DTypeError(f"{name}[{i}] is {x!r}: expected a whole number")
-    return [int(x) for x in found]

@@ -6,7 +6,6 @@ here only the blocks are. Layout and `cu_seqlens` are those of flash-attention (
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.errors import DTypeError, ShapeError
-from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_options, check_varlen
+from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_options, check_varlen, whole_numbers
 from attnbook.tiled.backward import attention_backward
 from attnbook.tiled.forward import attention_forward
 from attnbook.tiled.lanes import tile_of
@@ -202,18 +200,6 @@ def _check(
         slopes = alibi_slopes[0] if n else None
     one, keys, values = (x.transpose(0, 1)[None] if isinstance(x, Tensor) else x for x in (q, k, v))
     check(one, keys, values, mask, slopes, sinks, **options)
-
-
-def whole_numbers(name: str, cu_seqlens: Any) -> list[int]:
-    """Cumulative lengths as a list of ints; raises DTypeError for other numbers, ShapeError for more than one axis."""
-    found = cu_seqlens.tolist() if hasattr(cu_seqlens, "tolist") else cu_seqlens
-    if not isinstance(found, list | tuple) or any(isinstance(x, list | tuple) for x in found):
-        shape = tuple(getattr(cu_seqlens, "shape", ())) or f"of type {type(cu_seqlens).__name__}"
-        raise ShapeError(f"{name} is {shape}: expected one axis, a number more than there are sequences")
-    for i, x in enumerate(found):
-        if isinstance(x, bool) or not isinstance(x, numbers.Integral):
-            raise DTypeError(f"{name}[{i}] is {x!r}: expected a whole number")
-    return [int(x) for x in found]
 
 
 class _Varlen(torch.autograd.Function):

@@ -149,7 +149,12 @@ ENDS = {
     "None": (None, [0, 7], ShapeError, "cu_seqlens_q is of type NoneType: expected one axis"),
     "None for k": ([0, 5], None, ShapeError, "cu_seqlens_k is of type NoneType: expected one axis"),
     "an iterator": (iter([0, 5]), [0, 7], ShapeError, "cu_seqlens_q is of type list_iterator: expected one axis"),
-    "fractions": (torch.tensor([0.0, 5.0]), [0, 7], DTypeError, "cu_seqlens_q[0] is 0.0: expected a whole number"),
+    "fractions": (
+        torch.tensor([0.0, 5.0]),
+        [0, 7],
+        DTypeError,
+        "cu_seqlens_q has dtype torch.float32: expected whole numbers",
+    ),
     "booleans": ([0, True], [0, 7], DTypeError, "cu_seqlens_q[1] is True: expected a whole number"),
     "words": ([0, "5"], [0, 7], DTypeError, "cu_seqlens_q[1] is '5': expected a whole number"),
 }

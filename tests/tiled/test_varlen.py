@@ -261,7 +261,7 @@ def test_no_sequences_and_no_rows():
         ([1, 31], ShapeError, "cu_seqlens_q[0] is 1: expected 0, the start of the first sequence"),
         ([], ShapeError, "cu_seqlens_q is empty: expected 0 and then the end of each sequence"),
         ([0, 2.5], DTypeError, "cu_seqlens_q[1] is 2.5: expected a whole number"),
-        (torch.tensor([0.0, 5.0]), DTypeError, "cu_seqlens_q[0] is 0.0: expected a whole number"),
+        (torch.tensor([0.0, 5.0]), DTypeError, "cu_seqlens_q has dtype torch.float32: expected whole numbers"),
         (np.zeros((2, 2), int), ShapeError,
          "cu_seqlens_q is (2, 2): expected one axis, a number more than there are sequences"),
         (5, ShapeError, "cu_seqlens_q is of type int: expected one axis, a number more than there are sequences"),
