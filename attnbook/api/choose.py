@@ -133,7 +133,7 @@ def _unwatched(q: Tensor, impl: str) -> str | None:
     if vmapped(q):
         return f"{impl} looks at values, which torch.vmap does not allow"
     if impl == "tiled" and transformed():
-        return "tiled has gradients for torch.autograd only, not for torch.func or forward mode"
+        return "tiled has a backward of its own, which transforms of torch.func and forward mode may not reach"
     return None
 
 

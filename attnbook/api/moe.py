@@ -91,5 +91,7 @@ def _inside_transforms(x: Tensor, impl: str) -> str:
     if vmapped(x):
         raise BackendUnavailable(f"{impl} looks at which expert has which token, which torch.vmap does not allow")
     if impl == "tiled":
-        raise BackendUnavailable("tiled has gradients for torch.autograd only, not for torch.func or forward mode")
+        raise BackendUnavailable(
+            "tiled has a backward of its own, which transforms of torch.func and forward mode may not reach"
+        )
     return "reference"

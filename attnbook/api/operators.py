@@ -1,8 +1,9 @@
 """The operators of `torch.library`: attention as one node that torch.compile, torch.export and autocast know.
 
 Each has a kernel, a fake kernel that only says shapes (they may be symbols), and a backward operator. The door uses
-them where a call is traced; elsewhere it calls the implementation itself, which costs less. Kernels of other devices
-register behind the same names. There is no rule for vmap: a batch axis is what b is for.
+them where a call is traced; elsewhere it calls the implementation itself, which costs less. A kernel of another device
+registers behind the same name (`attention.register_kernel`) and is told by `impl` what was asked for. There is no rule
+for vmap: a batch axis is what b is for.
 
 Checks of values, such as rising `cu_seqlens`, happen inside the kernels: while tracing there are no values.
 """

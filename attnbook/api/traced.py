@@ -26,5 +26,11 @@ def forward_mode() -> bool:
 
 
 def vmapped(q: Tensor) -> bool:
-    """Does q stand for a batch that torch.vmap hides?"""
-    return not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(q)
+    """Does q stand for a batch that torch.vmap hides, be it below a transform that takes gradients?"""
+    if torch.compiler.is_compiling():
+        return False
+    while torch._C._functorch.is_functorch_wrapped_tensor(q):
+        if torch._C._functorch.is_batchedtensor(q):
+            return True
+        q = torch._C._functorch.get_unwrapped(q)
+    return False

@@ -59,9 +59,10 @@ def test_what_a_transform_cannot_go_through():
 
     cases = [
         (torch.vmap(call("auto", is_causal=True)), "torch.vmap does not allow"),
+        (torch.vmap(torch.func.grad(lambda q: call("auto", is_causal=True)(q).sum())), "torch.vmap does not allow"),
         (torch.vmap(call("reference")), "reference looks at values, which torch.vmap does not allow"),
         (torch.vmap(call("sdpa", is_causal=True)), "sdpa looks at values, which torch.vmap does not allow"),
-        (torch.func.grad(call("tiled")), "tiled has gradients for torch.autograd only"),
+        (torch.func.grad(call("tiled")), "tiled has a backward of its own"),
         (lambda q: torch.func.jvp(call("sdpa"), (q,), (q,)), "sdpa has no gradients in forward mode"),
     ]
     for function, text in cases:
