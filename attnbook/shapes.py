@@ -255,7 +255,9 @@ def check_routing(
     sizes: MoeSizes,
     *,
     top_k: int,
+    renormalize: bool,
     scoring: str,
+    top_k_before_scoring: bool,
     selection_bias: Shaped | None,
     routed_scale: float,
     capacity_factor: float | None,
@@ -268,6 +270,9 @@ def check_routing(
         raise ValueError(f"top_k is {top_k} but router_weight has {sizes.e} experts (axis e): expected 1 to {sizes.e}")
     if scoring not in ("softmax", "sigmoid"):
         raise ValueError(f"scoring is {scoring!r}: expected 'softmax' or 'sigmoid'")
+    for name, flag in (("renormalize", renormalize), ("top_k_before_scoring", top_k_before_scoring)):
+        if flag not in (True, False):
+            raise ValueError(f"{name} is {flag!r}: expected True or False")
     if not _is_real(routed_scale) or not math.isfinite(routed_scale):
         raise ValueError(f"routed_scale is {routed_scale!r}: expected a finite number")
     if capacity_factor is not None and not (

@@ -38,13 +38,17 @@ def update_selection_bias(bias: Tensor, loads: Tensor, *, rate: float = 0.001) -
 
     bias (e,) floats, loads (e,) counts of one batch, as in `RoutingInfo.loads`, summed over devices where there are
     several -> a new tensor (e,). An expert at the mean keeps its bias. Raises ShapeError where the two differ,
-    DTypeError for a bias of integers, ValueError for a rate below 0. DeepSeek-V3 used a rate of 0.001.
+    DTypeError for a bias of integers, ValueError for a rate below 0, TypeError for anything but tensors. DeepSeek-V3
+    used a rate of 0.001.
     """
+    for name, x in (("bias", bias), ("loads", loads)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} is a {type(x).__name__}: expected a torch tensor")
     if bias.ndim != 1 or loads.shape != bias.shape:
         raise ShapeError(f"loads has shape {tuple(loads.shape)} and bias {tuple(bias.shape)}: expected (e,) for both")
     if not bias.is_floating_point():
         raise DTypeError(f"bias has dtype {bias.dtype}: expected a floating-point dtype")
-    if not rate >= 0:
+    if isinstance(rate, str) or not rate >= 0:
         raise ValueError(f"rate is {rate!r}: expected 0 or more")
     counts = loads.to(torch.float64)
     return bias + rate * torch.sign(counts.mean() - counts).to(bias.dtype)

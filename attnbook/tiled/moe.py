@@ -70,8 +70,9 @@ def moe_through(
 ) -> tuple[Tensor, RoutingInfo]:
     """`moe` with the experts run by `run`: the place for a custom operator, whose inside no compiler looks into."""
     sizes = check_moe(x, router_weight, w_gate, w_up, w_down)
-    check_routing(sizes, top_k=top_k, scoring=scoring, selection_bias=selection_bias, routed_scale=routed_scale,
-                  capacity_factor=capacity_factor, shared=shared)  # fmt: skip
+    check_routing(sizes, top_k=top_k, renormalize=renormalize, scoring=scoring,
+                  top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
+                  routed_scale=routed_scale, capacity_factor=capacity_factor, shared=shared)  # fmt: skip
     _check_kinds(x, router_weight, selection_bias, {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
                  | {f"shared[{i}]": w for i, w in enumerate(shared or ())})  # fmt: skip
     token = x.flatten(0, -2)
@@ -100,6 +101,9 @@ def _check_kinds(x: Tensor, router_weight: Tensor, selection_bias: Tensor | None
     for name, w in {"x": x, **others}.items():
         if not isinstance(w, Tensor):
             raise TypeError(f"{name} is a {type(w).__name__}: expected a torch tensor")
+        if w.is_nested or w.layout != torch.strided:
+            kind = "nested" if w.is_nested else f"of layout {w.layout}"
+            raise TypeError(f"{name} is {kind}: expected a dense tensor")
     if not x.is_floating_point():
         raise DTypeError(f"x has dtype {x.dtype}: expected a floating-point dtype")
     longer = torch.float64 if x.dtype == torch.float64 else torch.float32

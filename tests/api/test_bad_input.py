@@ -109,7 +109,6 @@ WRONG_ENDS = {
     "beyond the end": ([0, 12], [0, 13], ShapeError, "cu_seqlens_q ends at 12 but q has length 11 (axis t)"),
     "other counts": ([0, 5, 11], [0, 13], ShapeError, "cu_seqlens_k counts 1 sequences but cu_seqlens_q 2"),
     "none": ([], [], ShapeError, "cu_seqlens_q is empty"),
-    "fractions": ([0.0, 11.0], [0, 13], DTypeError, "cu_seqlens_q[0] is 0.0: expected a whole number"),
 }  # fmt: skip
 
 
@@ -121,6 +120,18 @@ def test_where_sequences_end(impl, kind, name):
     of_q, of_k, error, text = WRONG_ENDS[name]
     with pytest.raises(error, match=re.escape(text)):
         attention_varlen(*PACKED, kind(of_q), kind(of_k), impl=impl)
+
+
+@pytest.mark.parametrize("impl", ["reference", "tiled", "auto"])
+def test_ends_that_are_no_whole_numbers(impl):
+    """A list is named by its entry, a tensor or an array by its dtype."""
+    for ends, text in (
+        ([0.0, 11.0], "cu_seqlens_q[0] is 0.0: expected a whole number"),
+        (torch.tensor([0.0, 11.0]), "cu_seqlens_q has dtype torch.float32: expected whole numbers"),
+        (np.array([0.0, 11.0]), "cu_seqlens_q has dtype float64: expected whole numbers"),
+    ):
+        with pytest.raises(DTypeError, match=re.escape(text)):
+            attention_varlen(*PACKED, ends, [0, 13], impl=impl)
 
 
 WRONG_PACKED = {

@@ -63,6 +63,9 @@ def test_the_bias_balances_without_a_loss():
         (torch.zeros(3).long(), torch.zeros(3), 0.1, DTypeError,
          "bias has dtype torch.int64: expected a floating-point dtype"),
         (torch.zeros(3), torch.zeros(3), -0.1, ValueError, "rate is -0.1: expected 0 or more"),
+        ([0.0] * 3, torch.zeros(3), 0.1, TypeError, "bias is a list: expected a torch tensor"),
+        (torch.zeros(3), [3, 4, 5], 0.1, TypeError, "loads is a list: expected a torch tensor"),
+        (torch.zeros(3), torch.zeros(3), "0.1", ValueError, "rate is '0.1': expected 0 or more"),
         (torch.zeros(3), torch.zeros(3), float("nan"), ValueError, "rate is nan: expected 0 or more"),
     ],
 )  # fmt: skip
