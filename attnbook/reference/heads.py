@@ -12,6 +12,7 @@ that may be replaced by any other implementation. Vaswani et al. 2017, section 3
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -223,11 +224,16 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         """What differs from plain multi-head attention."""
         shown = [f"n_heads={self.n_heads}", f"n_kv_heads={self.n_kv_heads}", f"head_dim={self.head_dim}"]
+        if self.d_v != self.head_dim:
+            shown.append(f"d_v={self.d_v}")
         for name in ("is_causal", "window", "softcap", "alibi", "scale"):
             value = getattr(self, name)
             if value is not None and value is not False:
                 shown.append(f"{name}={value}")
-        shown += [f"{name}=True" for name in ("rope", "sinks") if getattr(self, name) is not None]
+        if self.rope is not None:
+            settings = self.rope.keywords if isinstance(self.rope, partial) else {}
+            shown.append(f"rope={settings or True}")
+        shown += ["qk_norm=True"] * (self.q_norm is not None) + ["sinks=True"] * (self.sinks is not None)
         return ", ".join(shown)
 
 

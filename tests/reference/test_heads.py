@@ -368,6 +368,9 @@ def test_dtypes_and_repr():
     assert "n_heads=6, n_kv_heads=6, head_dim=5, is_causal=True, window=2, alibi=True" in repr(heads)
     heads = MultiHeadAttention(D, H, scale=0.0, rope=lambda x, positions: x, sinks=True)
     assert "head_dim=5, scale=0.0, rope=True, sinks=True" in repr(heads)
+    heads = MultiHeadAttention(D, H, d_v=7, rope=partial(rope, theta=5e5), qk_norm=True)
+    assert "head_dim=5, d_v=7, rope={'theta': 500000.0}, qk_norm=True" in repr(heads)
+    assert "rope" not in repr(MultiHeadAttention(D, H))
 
 
 # Bad input

@@ -320,6 +320,30 @@ def test_reset_makes_room_for_another_batch(name):
     np.testing.assert_allclose(out, full, rtol=1e-12, atol=1e-13)
 
 
+def test_what_a_cache_shows_of_itself():
+    """Its kind, lengths, sizes, room and dtype; before the first append what it was made with."""
+    kept, room, ring, paged = KVCache(), KVCache(13), RingKVCache(3), PagedKVCache(page_size=4)
+    assert repr(kept) == "KVCache(capacity=None, empty)"
+    assert repr(room) == "KVCache(capacity=13, empty)"
+    assert repr(ring) == "RingKVCache(window=3, empty)"
+    assert repr(paged) == "PagedKVCache(n_pages=None, page_size=4, empty)"
+    assert repr(PagedKVCache(7, 2)) == "PagedKVCache(n_pages=7, page_size=2, empty)"
+    for cache in (kept, room, ring, paged):
+        cache.append(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 5, 11))
+    assert repr(kept) == "KVCache(k=(2, 3, 5, 7), v=(2, 3, 5, 11), room=5, dtype=torch.float32)"
+    assert repr(room) == "KVCache(k=(2, 3, 5, 7), v=(2, 3, 5, 11), room=13, dtype=torch.float32)"
+    assert repr(ring) == (
+        "RingKVCache(window=3, length=5, b=2, n_kv_heads=3, d=7, d_v=11, room=7, dtype=torch.float32)"
+    )
+    paged.free(0)
+    assert repr(paged) == (
+        "PagedKVCache(lengths=[0, 5], 2 of 4 pages of 4, n_kv_heads=3, d=7, d_v=11, dtype=torch.float32)"
+    )
+    many = PagedKVCache()
+    many.append(torch.zeros(9, 1, 1, 2), torch.zeros(9, 1, 1, 2))
+    assert repr(many).startswith("PagedKVCache(lengths=[1, 1, 1, 1, 1, 1, 1, 1, …], 9 of ")
+
+
 @pytest.mark.parametrize("name", CACHES)
 def test_empty_caches_and_batches(name):
     """No lengths and no memory before the first append; a batch of 0 and chunks of 0 are legal."""

@@ -90,6 +90,13 @@ class KVCache:
         """Bytes of memory held, used or not."""
         return sum(x.nbytes for x in self._memory or ())
 
+    def __repr__(self) -> str:
+        """The shapes of k and v, how many positions there is room for, and the dtype."""
+        if self._memory is None:
+            return f"KVCache(capacity={self.capacity}, empty)"
+        k, v = self.k, self.v
+        return f"KVCache(k={tuple(k.shape)}, v={tuple(v.shape)}, room={self._memory[0].shape[2]}, dtype={k.dtype})"
+
     def __len__(self) -> int:
         """The tokens of each sequence."""
         return self._length

@@ -177,6 +177,16 @@ class PagedKVCache:
         """Bytes of memory held, used or not; the table not counted."""
         return sum(x.nbytes for x in self._pages or ())
 
+    def __repr__(self) -> str:
+        """The length of each sequence (the first eight), the pages in use and in all, sizes and dtype."""
+        if self._pages is None:
+            return f"PagedKVCache(n_pages={None if self._grows else self.n_pages}, page_size={self.page_size}, empty)"
+        k, v = self._pages
+        lengths = ", ".join([*map(str, self._lengths[:8]), *["…"] * (len(self._lengths) > 8)])
+        used = f"{self.n_pages - self.n_free_pages} of {self.n_pages} pages of {self.page_size}"
+        sizes = f"n_kv_heads={k.shape[1]}, d={k.shape[3]}, d_v={v.shape[3]}"
+        return f"PagedKVCache(lengths=[{lengths}], {used}, {sizes}, dtype={k.dtype})"
+
     def new_rows(self, t_q: int) -> list[int]:
         """How many of t_q query rows are real in each sequence: as in the last append, where that had t_q rows.
 

@@ -97,6 +97,14 @@ class RingKVCache:
         """Bytes of memory held: window positions after single tokens, window − 1 + t_new after a chunk."""
         return sum(x.nbytes for x in self._slots or ())
 
+    def __repr__(self) -> str:
+        """The window, how many tokens have been, the shapes of k and v without t, slots for t, and the dtype."""
+        if self._slots is None:
+            return f"RingKVCache(window={self.window}, empty)"
+        k, v = self._slots
+        sizes = f"b={k.shape[0]}, n_kv_heads={k.shape[1]}, d={k.shape[3]}, d_v={v.shape[3]}"
+        return f"RingKVCache(window={self.window}, length={self._length}, {sizes}, room={k.shape[2]}, dtype={k.dtype})"
+
     def __len__(self) -> int:
         """The tokens that each sequence has had, kept or not."""
         return self._length
