@@ -1,6 +1,7 @@
 """Caches, layers and experts through the door: as the reference, with the implementation that was named."""
 
 import importlib
+import inspect
 
 import pytest
 import torch
@@ -136,6 +137,17 @@ def test_shared_experts_and_a_bias():
     found = [api.moe(*tensors, impl=impl, **options) for impl in ("reference", "auto")]
     torch.testing.assert_close(found[0][0], found[1][0])
     assert (found[0][0] - api.moe(*tensors, top_k=2)[0]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("layer", [api.MultiHeadAttention, api.TransformerBlock])
+def test_help_names_every_option(layer):
+    """Of the layer itself and of its call: the docstring is what `help` shows first."""
+    made = set(inspect.signature(layer).parameters) - {"d_model", "n_heads", "attention"}
+    called = set(inspect.signature(layer.forward).parameters) - {"self", "x"}
+    if layer is api.MultiHeadAttention:
+        made.add("n_heads")
+    missing = [name for name in made | called if f"`{name}`" not in layer.__doc__]
+    assert not missing
 
 
 def test_too_many_experts_are_asked_for():
