@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attnbook.costs.flops import check_size
+
 _BITS = {
     64: ("float64", "int64"),
     32: ("float32", "int32"),
@@ -38,6 +40,8 @@ def bytes_of(elements: int, dtype: object) -> int:
     """The bytes of so many numbers of a type, stored side by side, rounded up to a whole byte.
 
     Two 4-bit numbers share a byte. The scales and zero points that quantised numbers need are not counted: they are a
-    choice of the format (one 16-bit scale for 32 numbers adds half a bit to each).
+    choice of the format (one 16-bit scale for 32 numbers adds half a bit to each). Raises ValueError for an unknown
+    type, and for a number of them that is no whole number of at least 0.
     """
+    check_size("elements", elements)
     return -(-elements * dtype_bits(dtype) // 8)

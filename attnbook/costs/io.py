@@ -126,9 +126,10 @@ def tile_lengths(fast_memory: int, head_dim: int, d_v: int | None = None) -> tup
     about M; the scores come on top: `AttentionIO.fast_memory` counts them too. Raises ValueError for an M or a d
     below 1.
     """
-    d = max(head_dim, d_v or head_dim)
-    for name, size in (("fast_memory", fast_memory), ("head_dim", d)):
-        check_size(name, size, 1)
+    check_size("fast_memory", fast_memory, 1)
+    check_sizes(head_dim=head_dim, d_v=0 if d_v is None else d_v)
+    d = max(head_dim, d_v or 0)
+    check_size("head_dim", d, 1)
     keys = -(-fast_memory // (4 * d))
     return min(keys, d), keys
 

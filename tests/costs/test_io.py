@@ -138,6 +138,9 @@ def test_what_a_step_needs_at_once():
         ({"tile_q": 4, "tile_k": 0}, "tile_k: expected at least 1, got 0"),
         ({"tile_q": 4, "fast_memory": 9}, "fast_memory: expected no tile lengths with it, got tile_q"),
         ({"fast_memory": 0}, "fast_memory: expected at least 1, got 0"),
+        ({"fast_memory": 1e5}, "fast_memory: expected a whole number of at least 1, got 100000.0"),
+        ({"fast_memory": 9, "head_dim": 0}, "head_dim: expected at least 1, got 0"),
+        ({"tile_q": 4, "tile_k": "9"}, "tile_k: expected a whole number of at least 1, got '9'"),
         ({"fast_memory": 9, "order": "rows"}, "order: expected 'queries' or 'keys', got 'rows'"),
         ({"fast_memory": 9, "window": 2}, "window: expected is_causal=True with it, got is_causal=False and window 2"),
         ({"fast_memory": 9, "n_heads": -1}, "n_heads: expected at least 0, got -1"),
@@ -146,4 +149,4 @@ def test_what_a_step_needs_at_once():
 def test_wrong_options_are_named(wrong, text):
     """Each wrong option is one error with its name, what was expected and what came."""
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        attention_io(5, head_dim=3, **wrong)
+        attention_io(5, **{"head_dim": 3, **wrong})
