@@ -30,7 +30,7 @@ def test_bytes_round_up_and_dtypes_are_known():
     """Three numbers of four bits are two bytes; an unknown dtype lists the known ones."""
     assert bytes_of(3, "int4") == 2
     assert bytes_of(0, "int4") == 0
-    with pytest.raises(ValueError, match="elements: expected a whole number of at least 0, got 2.5"):
+    with pytest.raises(ValueError, match=r"elements: expected a whole number of at least 0, got 2\.5"):
         bytes_of(2.5, "int4")
     assert dtype_bits("torch.bfloat16") == 16
     with pytest.raises(ValueError, match=r"dtype: expected one of float64, .*, got 'bf15'"):
