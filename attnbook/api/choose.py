@@ -80,27 +80,39 @@ LATER = Choice(
 )
 
 
-def choose_varlen(q: Tensor, impl: str) -> Choice:
+class Packed(NamedTuple):
+    """What torch's own attention cannot do to packed sequences, and why it is not the one to take; None for nothing."""
+
+    lacking: str | None
+    unfit: str | None
+
+
+def choose_varlen(q: Tensor, impl: str, sdpa: Packed) -> Choice:
     """What runs a call on packed sequences; raises as `choose` does."""
-    missing = unavailable_varlen(q, impl) if impl != "auto" else unavailable_varlen(q, "tiled")
+    if impl != "auto":
+        missing = unavailable_varlen(q, impl, sdpa)
+        if missing is None:
+            return Choice(impl, BY_NAME)
+        raise BackendUnavailable(missing)
+    instead = sdpa.lacking or sdpa.unfit
+    if instead is None:
+        return Choice("sdpa", "torch's own attention, once for each batch of sequences of equal length")
+    missing = unavailable_varlen(q, "tiled", sdpa)
     if missing is None:
-        return Choice(impl, BY_NAME) if impl != "auto" else VARLEN
-    if impl == "auto" and unavailable_varlen(q, "reference") is None:
+        return Choice("tiled", f"it calculates the blocks of each sequence and nothing between sequences; {instead}")
+    if unavailable_varlen(q, "reference", sdpa) is None:
         return Choice("reference", missing)
     raise BackendUnavailable(missing)
 
 
 BY_NAME = "it was asked for by name"
-VARLEN = Choice("tiled", "it calculates the blocks of each sequence and nothing between sequences")
 
 
-def unavailable_varlen(q: Tensor, impl: str) -> str | None:
+def unavailable_varlen(q: Tensor, impl: str, sdpa: Packed) -> str | None:
     """Why the implementation of this name cannot run a call on packed sequences; None where it can."""
     if impl == "triton":
         return NO_KERNELS
-    if impl == "sdpa":
-        return "sdpa has no packed sequences (cu_seqlens)"
-    return _unwatched(q, impl)
+    return sdpa.lacking if impl == "sdpa" else _unwatched(q, impl)
 
 
 def unavailable(call: Call, impl: str) -> str | None:
@@ -158,7 +170,7 @@ def unfit(call: Call) -> str | None:
         return NO_FORWARD_MODE
     if not sdpa.is_bare(call) and call.mask is None and call.sizes.t_q * call.sizes.t_kv > DENSE:
         return "sdpa would need a dense mask to align t_q and t_kv at their ends"
-    if decodes_faster(call.sizes, call.q.dtype):
+    if decodes_faster(call.sizes, call.q.dtype) and not sdpa.folds(call):
         return "few queries, many keys: sdpa takes longer, up to 3 times in float32 and 6 to 10 in half precision"
     if not call.return_lse and sdpa.must_look(call) and not sdpa.looks_finite(call):
         return "sdpa lets a NaN or inf reach rows that may not see it, or loses it, and there is one"
@@ -210,11 +222,14 @@ def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
         yield impl, missing
 
 
-def others_varlen(q: Tensor, took: str) -> Iterator[tuple[str, str]]:
+def others_varlen(q: Tensor, took: str, sdpa: Packed) -> Iterator[tuple[str, str]]:
     """The same for a call on packed sequences."""
     for impl in IMPLEMENTATIONS:
         if impl != took:
-            yield impl, unavailable_varlen(q, impl) or (NOT_ASKED if impl == "tiled" else SLOWER[impl])
+            missing = unavailable_varlen(q, impl, sdpa)
+            if missing is None and impl == "sdpa":
+                missing = sdpa.unfit
+            yield impl, missing or (NOT_ASKED if impl == "tiled" and took != "sdpa" else SLOWER[impl])
 
 
 MAYBE = "not by itself: the operator may take it"

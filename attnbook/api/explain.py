@@ -59,8 +59,8 @@ def explain(q: Any, k: Any, v: Any, *packed: Any, impl: str = "auto", **options:
         missing = f"it needs torch tensors, and q is a {type(q).__name__}"
         return Explanation("reference", "it takes any array", dict.fromkeys(("tiled", "sdpa", "triton"), missing))
     if ends:
-        choice = checked_varlen(*cast(q, k, v), ends[0], impl, **options)
-        return Explanation(*choice, dict(others_varlen(q, choice.impl)))
+        choice, sdpa = checked_varlen(*cast(q, k, v), ends[0], ends[1], impl, **options)
+        return Explanation(*choice, dict(others_varlen(q, choice.impl, sdpa)))
     call = checked(q, k, v, **(OPTIONS | options))
     choice = choose(call, impl)
     return Explanation(*choice, dict(others(call, choice.impl)))

@@ -21,6 +21,7 @@ from attnbook.api import flash
 from attnbook.api.call import FLOATS, Call, working_dtype
 from attnbook.api.flash import HALF, REGISTER, finite
 from attnbook.api.traced import traced, transformed
+from attnbook.tiled.decode import takes_decode
 
 FEW = 64
 """Queries below which `choose` may prefer `attnbook.tiled.decode` in half precision."""
@@ -141,9 +142,27 @@ def looks_finite(call: Call) -> bool:
 def bare(call: Call) -> Any:
     """One call of torch's function, for what `is_bare`."""
     q, k, v = call.q, call.k, call.v
+    if folds(call):
+        rows = q.reshape(
+            call.sizes.b, call.sizes.n_kv_heads, -1, call.sizes.head_dim
+        )  # (b, n_kv_heads, group · t_q, d)
+        out: Tensor = scaled_dot_product_attention(rows, k, v, scale=call.scale)
+        return out.reshape(*q.shape[:3], call.sizes.d_v)
     is_causal = call.is_causal and call.sizes.t_q > 1
     gqa = True if call.sizes.n_heads != call.sizes.n_kv_heads else False  # noqa: SIM210 - while tracing it may be a symbol
     return scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=call.scale, enable_gqa=gqa)
+
+
+def folds(call: Call) -> bool:
+    """Is this decoding with grouped heads in bfloat16, where a group's queries can be the rows of one head?
+
+    Then torch reads k and v once for the group and not once for each of its heads: 6 to 9 times as fast for 32 heads
+    over 8. `attnbook.tiled.decode` does the same, and is faster at it in float32 and float16, but not in bfloat16.
+    """
+    sizes = call.sizes
+    if call.q.dtype != torch.bfloat16 or traced(call.q) or not is_bare(call) or (call.is_causal and sizes.t_q > 1):
+        return False
+    return sizes.n_heads != sizes.n_kv_heads and takes_decode(sizes)
 
 
 def is_bare(call: Call) -> bool:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from attnbook import reference
-from attnbook.api import operators_varlen
+from attnbook.api import operators_varlen, packed_sdpa
 from attnbook.api.autocast import cast, is_on
 from attnbook.api.call import brought, check_tensors, not_dense
-from attnbook.api.choose import Choice, check_impl, check_library, choose_varlen
-from attnbook.api.traced import traced
+from attnbook.api.choose import Choice, Packed, check_impl, check_library, choose_varlen
+from attnbook.api.traced import traced, transformed
 from attnbook.errors import ShapeError
-from attnbook.shapes import AttentionSizes, check_mask, check_options, check_varlen
+from attnbook.shapes import AttentionSizes, check_cu_seqlens, check_mask, check_options, check_varlen, whole_numbers
 from attnbook.tiled.uncast import uncast
 from attnbook.tiled.varlen import attention_varlen as tiled_varlen
 
@@ -48,7 +48,8 @@ def attention_varlen(
 
     The options are those of `attention`, with positions counted inside each sequence. `mask` broadcasts to (n_heads,
     t_q, t_kv) of the packed axes; `alibi_slopes` is (n_heads,) or (n_sequences, n_heads). `impl` is `"reference"`,
-    `"tiled"` or `"auto"`; torch's own attention has no packed layout.
+    `"tiled"`, `"sdpa"` (torch's own, once for each batch of sequences of equal length; it knows `is_causal` and `scale`
+    only) or `"auto"`.
 
     Raises ShapeError for `cu_seqlens` that don't start at 0, fall, or end outside; otherwise what `attention` raises.
     While traced by torch.compile these values are checked when the compiled function runs. Layout: Dao 2023.
@@ -62,15 +63,18 @@ def attention_varlen(
         check_library(q, impl)
         return reference.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
     q, k, v = cast(q, k, v)
-    took = checked_varlen(q, k, v, cu_seqlens_q, impl, **options).impl
+    took = checked_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, impl, **options)[0].impl
     if took == "tiled" and (traced(q) or is_on(q)):
         ends = (torch.as_tensor(cu, device=q.device) for cu in (cu_seqlens_q, cu_seqlens_k))
         out, lse = operators_varlen.attention_varlen(
             q, k, v, *ends, mask, alibi_slopes, sinks, bool(is_causal), window, softcap, scale
         )
         return (out, lse) if return_lse else out
-    door = {"reference": reference.attention_varlen, "tiled": tiled_varlen}[took]
     with uncast(q):
+        if took == "sdpa":
+            cu_q, cu_k = whole_numbers("cu_seqlens_q", cu_seqlens_q), whole_numbers("cu_seqlens_k", cu_seqlens_k)
+            return packed_sdpa.run(q, k, v, cu_q, cu_k, bool(is_causal), scale)
+        door = {"reference": reference.attention_varlen, "tiled": tiled_varlen}[took]
         return door(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
 
 
@@ -79,6 +83,7 @@ def checked_varlen(
     k: Tensor,
     v: Tensor,
     cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
     impl: str,
     *,
     mask: Tensor | None = None,
@@ -89,8 +94,8 @@ def checked_varlen(
     sinks: Any = None,
     scale: float | None = None,
     return_lse: bool = False,
-) -> Choice:
-    """What runs the call; raises for everything that shapes, dtypes and options say, not for values."""
+) -> tuple[Choice, Packed]:
+    """What runs the call, and what is against torch's own; raises for everything that is wrong with the call."""
     check_impl(impl)
     if q.is_nested or q.layout != torch.strided:
         raise not_dense("q", q)
@@ -105,7 +110,15 @@ def checked_varlen(
     check_tensors(q, k, v, mask, alibi_slopes, sinks)
     if mask is not None:
         check_mask(mask, AttentionSizes(1, *heads, sizes.t_q, sizes.t_kv, sizes.head_dim, sizes.d_v))
-    return choose_varlen(q, impl)
+    if traced(q) or transformed():
+        sdpa = Packed("sdpa takes packed sequences only where their lengths can be looked at", None)
+    else:
+        cu_q, cu_k = whole_numbers("cu_seqlens_q", cu_seqlens_q), whole_numbers("cu_seqlens_k", cu_seqlens_k)
+        check_cu_seqlens(cu_q, cu_k, sizes)
+        others = {"mask": mask, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap, "sinks": sinks}
+        lacking = packed_sdpa.lacks(q, k, v, cu_q, cu_k, bool(is_causal), others | {"return_lse": return_lse})
+        sdpa = Packed(lacking, packed_sdpa.unfit(q, k, v, cu_q, cu_k))
+    return choose_varlen(q, impl, sdpa), sdpa
 
 
 def _count(cu_seqlens_q: Any) -> int:

@@ -25,6 +25,7 @@ PLACES = [
     (FLASH, "forward", "sdpa"),
     (VARLEN.reference, "attention_varlen", "reference"),
     (VARLEN, "tiled_varlen", "tiled"),
+    (VARLEN.packed_sdpa, "run", "sdpa"),
     (MOE, "reference_moe", "reference"),
     (MOE, "tiled_moe", "tiled"),
 ]
@@ -132,10 +133,13 @@ def test_explain_for_packed_sequences(reached):
     packed = [torch.ones(5, 2, 3)] * 3
     ends = torch.tensor([0, 2, 5])
     assert explain(*packed, ends, ends, is_causal=True) == explain(*packed, cu_seqlens_q=ends, cu_seqlens_k=ends)
-    for impl in ("auto", "reference", "tiled"):
-        said = explain(*packed, ends, ends, impl=impl).impl
-        assert reached(attention_varlen, *packed, ends, ends, impl=impl) == [said]
-    assert explain(*packed, ends, ends).rejected["sdpa"] == "sdpa has no packed sequences (cu_seqlens)"
+    for impl in ("auto", "reference", "tiled", "sdpa"):
+        said = explain(*packed, ends, ends, impl=impl)
+        assert said.impl == {"auto": "sdpa"}.get(impl, impl)
+        assert reached(attention_varlen, *packed, ends, ends, impl=impl)[-1] == said.impl
+    windowed = explain(*packed, ends, ends, is_causal=True, window=2)
+    assert (windowed.impl, windowed.rejected["sdpa"]) == ("tiled", "sdpa takes packed sequences without window only")
+    assert explain(*packed, ends, ends, impl="tiled").rejected["sdpa"] == "it can, and another was asked for by name"
     with pytest.raises(TypeError, match="explain takes cu_seqlens_q and cu_seqlens_k, or neither"):
         explain(*packed, ends)
 
@@ -181,11 +185,10 @@ def test_what_is_missing_is_said(options, text):
 
 
 def test_what_is_missing_for_the_others():
-    """torch's attention has no packed sequences; there are no Triton kernels yet."""
+    """There are no Triton kernels yet."""
     packed = [torch.ones(5, 2, 3)] * 3
-    for impl, text in (("sdpa", "sdpa has no packed sequences"), ("triton", "triton needs a CUDA device")):
-        with pytest.raises(BackendUnavailable, match=text):
-            attention_varlen(*packed, [0, 5], [0, 5], impl=impl)
+    with pytest.raises(BackendUnavailable, match="triton needs a CUDA device"):
+        attention_varlen(*packed, [0, 5], [0, 5], impl="triton")
     with pytest.raises(BackendUnavailable, match="triton needs a CUDA device"):
         moe(torch.ones(7, 3), *[torch.ones(1)] * 4, top_k=1, impl="triton")
 
