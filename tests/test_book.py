@@ -136,7 +136,7 @@ def test_a_missing_division_executes_again_and_is_red(copy: Copy):
     """√d taken out of the reference, nothing else touched: the chapters run again, and their sentences fail."""
     source = copy.root / "attnbook" / "reference" / "attention.py"
     before = source.read_text(encoding="utf-8")
-    broken = before.replace("scale = 1 / sizes.head_dim**0.5", "scale = 1.0")
+    broken = before.replace("1 / sizes.head_dim**0.5 if", "1.0 if")
     assert broken != before
     try:
         source.write_text(broken, encoding="utf-8")
