@@ -24,7 +24,7 @@ from attnbook.api.traced import traced, transformed
 from attnbook.tiled.decode import takes_decode
 
 FEW = 64
-"""Queries below which `choose` may prefer `attnbook.tiled.decode` in half precision."""
+"""Queries below which `choose` may prefer `attnbook.tiled.decode`."""
 
 
 def shortcut(q: Tensor, k: Tensor, v: Tensor, mask: Any, is_causal: bool, scale: float | None) -> Tensor | None:
@@ -39,7 +39,10 @@ def shortcut(q: Tensor, k: Tensor, v: Tensor, mask: Any, is_causal: bool, scale:
     of_q, of_k, dtype = q.shape, k.shape, q.dtype
     if v.shape != of_k or len(of_k) != 4 or not (k.dtype == v.dtype == dtype and dtype in FLOATS):
         return None
-    if of_q != of_k and (len(of_q) != 4 or of_q[:2] != of_k[:2] or of_q[3] != of_k[3]):
+    if of_q != of_k and (len(of_q) != 4 or of_q[0] != of_k[0] or of_q[3] != of_k[3]):
+        return None
+    grouped = of_q[1] != of_k[1]
+    if grouped and (of_k[1] == 0 or of_q[1] % of_k[1] or mask is not None or of_q[2] < FEW):
         return None
     t_q, t_kv = of_q[2], of_k[2]
     if of_k[3] == 0 or t_kv < REGISTER or not (scale is None or (type(scale) is float and math.isfinite(scale))):
@@ -49,10 +52,10 @@ def shortcut(q: Tensor, k: Tensor, v: Tensor, mask: Any, is_causal: bool, scale:
     if mask is not None:
         return None if is_causal else _shortcut_with_mask(q, k, v, mask, scale)
     if not is_causal or t_q == 1:
-        return scaled_dot_product_attention(q, k, v, scale=scale)
+        return scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=grouped)
     if t_q != t_kv or not _leaks_only_from_v(q, k, v):
         return None
-    out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
     # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
     return out if finite(out.select(2, -1)) else None
 

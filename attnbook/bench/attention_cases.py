@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +38,32 @@ def overhead(t: int) -> Callable[[Setting], Finding]:
                 ran = api.explain(q, k, v, is_causal=is_causal).impl
                 worst = Finding(more, times.medians(), note="causal" if is_causal else "not causal", ran=ran)
         return worst
+
+    return run
+
+
+def overhead_more(kind: str) -> Callable[[Setting], Finding]:
+    """The same at 512 tokens for other calls that torch's own attention does: a "mask", "groups", "training"."""
+
+    def run(setting: Setting) -> Finding:
+        t = setting.length(512)
+        q, k, v = inputs(setting, (1, 8, t, 64), *2 * [(1, 2 if kind == "groups" else 8, t, 64)])
+        options: dict[str, Any] = {"is_causal": True}
+        theirs = options | ({"enable_gqa": True} if kind == "groups" else {})
+        if kind == "mask":
+            mask = torch.rand(t, t, device=q.device) < 0.9
+            options, theirs = {"mask": mask}, {"attn_mask": mask}
+        leaves = [x.requires_grad_(kind == "training") for x in (q, k, v)]
+
+        def side(run: Callable[..., Tensor], given: dict[str, Any]) -> Callable[[], Any]:
+            def training() -> tuple[Tensor, ...]:
+                return torch.autograd.grad(run(*leaves, **given).sum(), leaves)
+
+            return training if kind == "training" else lambda: run(*leaves, **given)
+
+        times = compared({"auto": side(api.attention, options), "sdpa": side(sdpa, theirs)}, setting, most=400)
+        ran = api.explain(*leaves, **options).impl
+        return Finding(100 * (times.ratio("auto", "sdpa") - 1), times.medians(), ran=ran)
 
     return run
 

@@ -12,6 +12,11 @@ SUITE = (
         Case(f"auto-{t}", f"the door over SDPA, {t} tokens", Target(3.0, at_least=False, unit="%"), dense.overhead(t))
         for t in (512, 1024, 2048)
     ),
+    *(
+        Case(f"auto-{kind}", f"the door over SDPA, 512 tokens, {words}", Target(3.0, at_least=False, unit="%"), run)
+        for kind, words in (("mask", "a mask"), ("groups", "8 heads over 2"), ("training", "with backward"))
+        for run in (dense.overhead_more(kind),)
+    ),
     Case("window-forward", "window 512 of 16384, over SDPA with a mask", Target(14.0), dense.window_forward),
     Case("window-training", "window 512 of 8192 with backward, over SDPA", Target(6.0), dense.window_training),
     Case("window-memory", "window 512 of 16384, less memory than SDPA", Target(16.0), memory.window_memory),

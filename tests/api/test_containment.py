@@ -1,5 +1,7 @@
 """What is not finite stays where it may be seen, forward and backward, whichever implementation runs."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -182,3 +184,21 @@ def test_sums_that_overflow_are_no_infinities():
     assert not large.sum().isfinite()
     assert explain(small, small, large, is_causal=True).impl == "sdpa"
     assert attention(small, small, large, is_causal=True).isfinite().all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["q", "k", "v"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_short_way_keeps_it_too_with_grouped_heads(dtype, where, value):
+    """Enough queries for torch's kernel, heads that share keys: only rows that may see it are touched."""
+    make = torch.Generator().manual_seed(7)
+    given = {name: torch.randn(1, h, 71, 16, generator=make).to(dtype) for name, h in (("q", 6), ("k", 2), ("v", 2))}
+    clean = attention(*given.values(), is_causal=True)
+    given[where][0, 1, 67] = value
+    out = attention(*given.values(), is_causal=True)
+    touched = [1] if where == "q" else [3, 4, 5]
+    rows = torch.zeros(6, 71, dtype=torch.bool)
+    rows[touched, 67 : 68 if where == "q" else 71] = True
+    few_roundings = 4 * torch.finfo(dtype).eps  # another implementation may have run
+    torch.testing.assert_close(out[0][~rows], clean[0][~rows], rtol=few_roundings, atol=few_roundings)
+    assert not torch.equal(out[0][rows], clean[0][rows])
