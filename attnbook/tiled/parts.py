@@ -42,8 +42,9 @@ class Parts:
         self.n = 0
         self.certain = True
         """Has every row seen a key in every part so far?"""
-        if sink is not None:
-            self._keep(sink, torch.ones_like(sink), 0.0)
+        if sink is not None:  # one of −inf is as good as none
+            self._keep(sink, (sink != -torch.inf).to(sink.dtype), 0.0)
+            self.certain = False
 
     def add(self, score: Tensor, v: Tensor, *, certain: bool, seen: Tensor | None = None) -> None:
         """One more part, from its scores (lanes, rows, columns) and values (lanes, columns, d_v).
