@@ -7,12 +7,12 @@ from tests.matrix.axes import Case
 
 def failures(cases: list[Case]) -> list[tuple[Case, str]]:
     """The cases that are not right, each with what is wrong."""
-    from tests.matrix.check import check
+    from tests.matrix.check import check, wide
 
     found = []
     for case in cases:
         try:
-            check(case)
+            check(case, times=wide(case))
         except Exception as error:  # whatever it is, it belongs to this case, and the others go on
             found.append((case, f"{type(error).__name__}: {error}".splitlines()[0]))
     return found
