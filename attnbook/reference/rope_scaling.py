@@ -13,20 +13,21 @@ there are only rotary_dim / 2 of them, and no library has to be known.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
-class RopeScaling:
+class RopeScaling(ABC):
     """What `rope` asks of a scaling; the classes below answer."""
 
     needs_length: ClassVar[bool] = False
     """Do the frequencies depend on how long the sequence is?"""
 
+    @abstractmethod
     def frequencies(self, theta: float, rotary_dim: int, length: int | None = None) -> list[float]:
         """Radians a position of each of the rotary_dim / 2 pairs; `length` is the largest position plus 1."""
-        raise NotImplementedError
 
     def sharpening(self) -> float:
         """What the turned components of q and of k are multiplied by; their scores therefore by its square."""
