@@ -82,6 +82,13 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def kernels(session: nox.Session) -> None:
+    """Every Triton kernel over the full product of its options, dtypes and shapes, in Triton's interpreter."""
+    prepare(session, "tests")
+    session.run("python", "-m", "tests.kernels", *session.posargs)
+
+
+@nox.session
 def mutate(session: nox.Session) -> None:
     """Break one thing at a time in throw-away copies; each must be killed by the claim it names."""
     prepare(session, "tests")

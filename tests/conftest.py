@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kernels.device import RUNS
+
+# Without a GPU the kernels need Triton's interpreter, and a process has it for all or not at all: test_kernels.py.
+collect_ignore = [] if RUNS else ["kernels"]
+
 # What a developer's shell may set and a fresh machine does not: no test may lean on it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 

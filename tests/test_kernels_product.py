@@ -1,0 +1,47 @@
+"""`python -m tests.kernels` checks every case of every operation, and says which are wrong."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.kernels import __main__ as command
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Two operations of three cases each, of which one is wrong and one raises."""
+
+    def check(case):
+        if case == "hidden":
+            raise ValueError("a key too many")
+        return "off by 1" if case == 3 else None
+
+    there = {
+        "first": SimpleNamespace(cases=lambda: iter([2, 3, 5]), check=check),
+        "second": SimpleNamespace(cases=lambda: iter(["causal", "hidden", "seen"]), check=check),
+    }
+    monkeypatch.setattr(command, "operations", lambda: list(there))
+    monkeypatch.setattr(command, "product", there.__getitem__)
+    monkeypatch.setattr(command, "prepare", lambda *, gpu: None)
+    monkeypatch.setattr(command, "CASES", {})
+
+
+def test_what_is_wrong_is_named(small, capsys):
+    """A wrong case and one that raises are told with operation and case, the others counted, and it exits 1."""
+    assert command.main(["--jobs", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["wrong: first: 3: off by 1", "wrong: second: hidden: ValueError: a key too many"]
+    assert lines[2].startswith("4 of 6 right in ")
+
+
+def test_some_cases_by_name(small, capsys):
+    """0 where all of them are right; 1 where there is none of that name."""
+    assert command.main(["--jobs", "1", "--only", "second: s"]) == 0
+    assert capsys.readouterr().out.startswith("1 of 1 right")
+    assert command.main(["--jobs", "1", "--only", "third"]) == 1
+
+
+def test_the_list(small, capsys):
+    """The names that `--only` looks in."""
+    assert command.main(["--list", "--only", "first"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["first: 2", "first: 3", "first: 5"]
