@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnbook"
 
 # The arrows. A room is a file or a folder directly below the package; "" is the package's own __init__ and __main__.
-# `shapes` and `errors` are open to everyone but claims, a room is always open to itself.
-BASE = {"shapes", "errors"}
+# `shapes`, `shapes_moe` and `errors` are open to everyone but claims, a room is always open to itself.
+BASE = {"shapes", "shapes_moe", "errors"}
 ARROWS: dict[str, set[str]] = {
     "": {
         *("errors", "measure", "api", "reference", "tiled", "costs", "probes", "experiments"),
@@ -19,6 +19,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "errors": set(),
     "shapes": {"errors"},
+    "shapes_moe": {"errors", "shapes"},
     "typed": set(),
     "measure": {"typed"},
     "records": {"measure"},

@@ -13,7 +13,7 @@ from attnbook.api.choose import NO_KERNELS
 from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 from attnbook.reference.moe import moe as reference_moe
-from attnbook.shapes import RoutingInfo
+from attnbook.shapes_moe import RoutingInfo
 from attnbook.tiled.moe import moe as tiled_moe
 from attnbook.tiled.moe import moe_through
 

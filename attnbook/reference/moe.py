@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from attnbook.errors import DTypeError
 from attnbook.reference.router import route
-from attnbook.shapes import RoutingInfo, check_moe, check_routing
+from attnbook.shapes_moe import RoutingInfo, check_moe, check_routing
 
 
 def moe(

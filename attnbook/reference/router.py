@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnbook.reference.balance import router_z_loss, switch_loss
-from attnbook.shapes import RoutingInfo
+from attnbook.shapes_moe import RoutingInfo
 
 
 def route(

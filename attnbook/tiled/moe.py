@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnbook.errors import DTypeError
-from attnbook.shapes import RoutingInfo, check_moe, check_routing
+from attnbook.shapes_moe import RoutingInfo, check_moe, check_routing
 from attnbook.tiled.experts import NOBODY, Experts, experts_backward, experts_forward
 from attnbook.tiled.routing import route
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnbook.shapes import RoutingInfo
+from attnbook.shapes_moe import RoutingInfo
 
 
 def route(
