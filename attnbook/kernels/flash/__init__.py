@@ -1,0 +1,1 @@
+"""FlashAttention in Triton: forward and backward, dense and packed."""

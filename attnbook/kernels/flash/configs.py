@@ -1,0 +1,48 @@
+"""Tile sizes, warps and pipeline stages of the flash kernels, for each head_dim, dtype and target.
+
+In plain Python, not by trying at run time: the choice is the same in a launch, in the compile report and in a test, and
+the first call of a new size costs one compilation, not twenty. No configuration here has been timed on a GPU yet:
+they are what compiles without spilling registers, and what is usual for such kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnbook.kernels.targets import Target
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a kernel of attention is cut: what the compiler is told besides the options."""
+
+    tile_q: int
+    """Queries of a tile."""
+    tile_k: int
+    """Keys of a tile."""
+    num_warps: int
+    num_stages: int
+    """How many tiles of keys are on their way at a time."""
+    descriptors: bool = False
+    """Whether tiles of k and v come by descriptor (TMA), where the memory allows it."""
+    warp_specialize: bool = False
+    """Whether some warps load and others calculate."""
+
+
+def padded(size: int) -> int:
+    """The power of two, at least 16, that holds so many components."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def forward_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
+    """How the forward kernel is cut."""
+    widest = max(padded(head_dim), padded(d_v))
+    if target.interpreted:
+        return Config(32, 32, num_warps=4, num_stages=1)
+    if element_bytes == 4:
+        return Config(32, 32, num_warps=4, num_stages=1)
+    if widest <= 64:
+        return Config(128, 64, num_warps=4, num_stages=3)
+    if widest <= 128:
+        return Config(128, 64, num_warps=8, num_stages=2)
+    return Config(64, 32, num_warps=8, num_stages=2)
