@@ -21,8 +21,8 @@ from torch import Tensor
 from attnbook.tiled.prepare import Scratch
 from attnbook.tiled.products import product
 
-NUMBERS = 1 << 19
-"""How many numbers of averages are kept before they are merged, about: 2 MiB of float32."""
+NUMBERS = 1 << 20
+"""How many numbers of averages are kept before they are merged, about: 4 MiB of float32."""
 
 
 class Parts:
@@ -49,15 +49,15 @@ class Parts:
     def add(self, score: Tensor, v: Tensor, *, certain: bool, seen: Tensor | None = None) -> None:
         """One more part, from its scores (lanes, rows, columns) and values (lanes, columns, d_v).
 
-        `certain`: no row's scores are all −inf. The largest weight is exp(0) / total, which gives the total without
-        another pass over the scores. `seen` is what `product` takes.
+        The weights take the place of the scores. `certain`: no row's scores are all −inf. The largest weight is
+        exp(0) / total, which gives the total without another pass over the scores. `seen` is what `product` takes.
         """
         if self.n == len(self.tops):
             self._merge()
         top, total, average = self.tops[self.n], self.totals[self.n], self.averages[self.n]
         self.n += 1
         torch.amax(score, -1, keepdim=True, out=top)
-        weight = torch.softmax(score, -1, out=self.scratch.take("weight", score.shape))
+        weight = torch.softmax(score, -1, out=score)
         torch.amax(weight, -1, keepdim=True, out=total).reciprocal_()
         if not certain:
             self.certain = False

@@ -105,8 +105,10 @@ def tile_sizes(sizes: AttentionSizes, window: int | None, tile_q: int | None, ti
     return Tiles(tile_q, tile_k, lanes)
 
 
-SCORES = 1 << 19
-"""How many scores are held at a time, about: 2 MiB of float32, two heads of 256 queries and 1024 keys."""
+SCORES = 1 << 20
+"""How many scores are held at a time, about: 4 MiB of float32, four heads of 256 queries and 1024 keys.
+
+Each product is shared out to all threads and waited for, so few large ones are quicker than many small ones."""
 
 LONGEST = 1024
 """Keys of a tile at most: enough to make its product quick and its merging cheap."""
