@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ALWAYS: Mapping[str, Any] = {"enable_fp_fusion": True}
+"""Options of the compiler for every launch: a·b + c in one instruction, which Triton will stop doing unasked (3.10)."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -36,12 +39,14 @@ class Variant:
     num_stages: int = 2
     multiplies: bool = True
     """Whether the target's matrix instruction must be found in the compiled program."""
+    rows: int = 128
+    """Rows of its smallest product's left factor: below 64 the instructions of newer cards have no use."""
     head_dim: int | None = None
     """The width of a head, of the keys; None where the kernel has no heads."""
     dtype: str = "bf16"
     """What it computes on, as Triton writes it: "bf16", "fp16" or "fp32"."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of the compiler that the launch sets ("maxnreg", …)."""
+    """Further options of the compiler that this launch sets, beside ALWAYS ("maxnreg", …)."""
 
     def __post_init__(self) -> None:
         """Refuse a variant whose parts do not fit together; the compiler's own words for it come late and obscure."""
