@@ -1,0 +1,259 @@
+"""The kernel that attends to one split of the keys: all query heads of one group, over SPLIT keys at most.
+
+    rows of a tile                        keys of one sequence and one key/value head
+    head 0, query 0 … t_q − 1             [ split 0 ][ split 1 ][ split 2 ][ rest ]
+    head 1, query 0 … t_q − 1                  |          |          |        |
+    …                                       program    program    program  program
+    last head of the group, …
+
+Two things stand out. The query heads that share a key/value head are rows of one tile, so K and V are read once for
+all of them and never repeated. And where a split begins is told by the sequence alone, at multiples of SPLIT: nothing
+that else is in the batch changes which numbers are added in which order. Dao et al. 2023 (Flash-Decoding).
+"""
+
+# Bodies of kernels are Triton, which has no types to check: Any throughout.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from attnbook.kernels.tiles import LN2, NO_MASK, hide, in_sight, load_mask, score_tile
+
+
+@triton.jit
+def split_kernel(
+    q,  # (b, n_heads, t_q, head_dim)
+    k,  # (b, n_kv_heads, t_kv, head_dim), or in pages (n_pages, n_kv_heads, PAGE_SIZE, head_dim)
+    v,  # (b, n_kv_heads, t_kv, d_v), or in pages (n_pages, n_kv_heads, PAGE_SIZE, d_v)
+    mask,  # (b, n_heads, t_q, t_kv): bytes, 0 = hidden, or floats to be added
+    alibi_slopes,  # (b, n_heads), float32
+    page_table,  # (b, pages of the longest)
+    lengths,  # (b,): keys of each sequence
+    new_rows,  # (b,): queries of each sequence
+    averages,  # (parts, b, n_heads, t_q, d_v), float32: to be written
+    lses,  # (parts, b, n_heads, t_q), float32: to be written
+    scale,  # as `score_tile` wants it, with a factor log₂ e
+    softcap,
+    hidden,  # a float mask hides where it is at most this
+    window,
+    t_q,
+    t_kv,
+    n_kv_heads,
+    group,  # query heads for each key/value head
+    parts,  # splits of the longest sequence
+    q_stride_b,
+    q_stride_h,
+    q_stride_t,
+    q_stride_d,
+    k_stride_b,  # in pages: from one page to the next
+    k_stride_h,
+    k_stride_t,
+    k_stride_d,
+    v_stride_b,
+    v_stride_h,
+    v_stride_t,
+    v_stride_d,
+    mask_stride_b,
+    mask_stride_h,
+    mask_stride_q,
+    mask_stride_k,
+    slopes_stride_b,
+    slopes_stride_h,
+    table_stride_b,
+    averages_stride_part,
+    averages_stride_b,
+    averages_stride_h,
+    averages_stride_t,
+    lses_stride_part,
+    lses_stride_b,
+    lses_stride_h,
+    lses_stride_t,
+    HEAD_DIM: tl.constexpr,
+    D_V: tl.constexpr,
+    PADDED_D: tl.constexpr,  # the powers of two to which HEAD_DIM and D_V are filled
+    PADDED_V: tl.constexpr,
+    SPLIT: tl.constexpr,  # keys of a split
+    TILE_ROWS: tl.constexpr,
+    TILE_K: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,  # 0 where the keys of a sequence lie one after another
+    SIGHT_DIFFERS: tl.constexpr,  # causal, with more than one query: some keys are for some queries only
+    HAS_WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
+    HAS_ALIBI: tl.constexpr,
+    MASK_KIND: tl.constexpr,  # NO_MASK, BOOLEANS or FLOATS
+    HAS_LENGTHS: tl.constexpr,
+    HAS_NEW_ROWS: tl.constexpr,
+    UPCAST: tl.constexpr,  # the interpreter calculates bfloat16 wrongly: read it as float32
+):
+    """For each row of the tile: the average of the split's values, and its lse (natural); 0 and −inf without a key.
+
+    The programs: tiles of rows, fastest, for they read the same keys and should run side by side; parts; key/value
+    heads; sequences.
+    """
+    row_tiles = tl.cdiv(group * t_q, TILE_ROWS)
+    program = tl.program_id(0)
+    row_tile = program % row_tiles
+    part = program // row_tiles % parts
+    kv_head = program // row_tiles // parts % n_kv_heads
+    b = program // row_tiles // parts // n_kv_heads
+
+    own_t_q, own_t_kv = sizes_of(b, t_q, t_kv, lengths, new_rows, HAS_LENGTHS, HAS_NEW_ROWS)
+    first = first_in_sight(own_t_q, own_t_kv, window, HAS_WINDOW)
+    split = first // SPLIT + part
+    start = tl.maximum(split * SPLIT, first)
+    stop = tl.minimum(split * SPLIT + SPLIT, own_t_kv)
+    if start >= stop:
+        return  # a shorter sequence has fewer parts, and nobody reads this one
+
+    row = row_tile * TILE_ROWS + tl.arange(0, TILE_ROWS)  # (TILE_ROWS,), head by head, query by query
+    is_row = row < group * t_q
+    query = row % t_q
+    b_64, kv_head_64 = b.to(tl.int64), kv_head.to(tl.int64)
+    head, query_64 = (kv_head * group + row // t_q).to(tl.int64), query.to(tl.int64)
+    q_offset = b_64 * q_stride_b + head * q_stride_h + query_64 * q_stride_t
+    q_tile = load_rows(q, q_offset, is_row, q_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_ROWS, PADDED_D)
+    slope = 0.0
+    if HAS_ALIBI:
+        slopes_offset = b_64 * slopes_stride_b + head * slopes_stride_h
+        slope = tl.load(alibi_slopes + slopes_offset, mask=is_row, other=0.0)[:, None]  # (TILE_ROWS, 1)
+
+    average = tl.zeros((TILE_ROWS, PADDED_V), tl.float32)  # to be divided by total
+    total = tl.zeros((TILE_ROWS,), tl.float32)
+    top = tl.full((TILE_ROWS,), float("-inf"), tl.float32)
+    query_at = (query + (own_t_kv - own_t_q))[:, None]  # (TILE_ROWS, 1): the key of the same token
+    for tile_start in tl.range(start, stop, TILE_K):
+        key = tile_start + tl.arange(0, TILE_K)  # (TILE_K,)
+        is_key = key < stop
+        block, place = place_of(key, is_key, b_64, page_table, table_stride_b, PAGE_SIZE)
+        k_offset = block * k_stride_b + kv_head_64 * k_stride_h + place * k_stride_t
+        v_offset = block * v_stride_b + kv_head_64 * v_stride_h + place * v_stride_t
+        k_tile = load_rows(k, k_offset, is_key, k_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_K, PADDED_D)
+        v_tile = load_rows(v, v_offset, is_key, v_stride_d, D_V, PADDED_V, UPCAST)  # (TILE_K, PADDED_V)
+
+        key_at = key[None, :]
+        seen = (is_row & (query < own_t_q))[:, None] & in_sight(
+            query_at, key_at, stop, window, SIGHT_DIFFERS, SIGHT_DIFFERS and HAS_WINDOW
+        )  # (TILE_ROWS, TILE_K)
+        added = 0.0
+        if MASK_KIND != NO_MASK:
+            mask_offset = b_64 * mask_stride_b + head * mask_stride_h + query_64 * mask_stride_q  # (TILE_ROWS,)
+            mask_offset = mask_offset[:, None] + key_at.to(tl.int64) * mask_stride_k
+            let_through, added = load_mask(mask + mask_offset, seen, hidden, MASK_KIND)
+            seen &= let_through
+        product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_ROWS, TILE_K)
+        score, _ = score_tile(
+            product, query_at, key_at, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND != NO_MASK
+        )
+        score = hide(score, seen)
+
+        new_top = tl.maximum(top, tl.max(score, 1))
+        origin = tl.where(new_top == float("-inf"), 0.0, new_top)  # −inf − −inf would be NaN
+        weight = tl.exp2(score - origin[:, None])
+        shrunk = tl.exp2(top - origin)
+        total = total * shrunk + tl.sum(weight, 1)
+        average *= shrunk[:, None]
+        top = new_top
+        if MASK_KIND != NO_MASK:
+            average = contained_product(average, weight, v_tile, seen)
+        elif SIGHT_DIFFERS:
+            if hides_some(tile_start, tile_start + TILE_K, own_t_q, own_t_kv, window, HAS_WINDOW):
+                average = contained_product(average, weight, v_tile, seen)
+            else:
+                average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
+        else:
+            average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
+
+    some = tl.where(total == 0.0, 1.0, total)
+    part_64, component = part.to(tl.int64), tl.arange(0, PADDED_V)
+    offset = part_64 * averages_stride_part + b_64 * averages_stride_b
+    offset = offset + head * averages_stride_h + query_64 * averages_stride_t
+    tl.store(
+        averages + offset[:, None] + component[None, :],
+        average / some[:, None],
+        mask=is_row[:, None] & (component < D_V)[None, :],
+    )
+    offset = part_64 * lses_stride_part + b_64 * lses_stride_b + head * lses_stride_h + query_64 * lses_stride_t
+    tl.store(lses + offset, tl.where(total == 0.0, float("-inf"), (top + tl.log2(some)) * LN2), mask=is_row)
+
+
+@triton.jit
+def sizes_of(b, t_q, t_kv, lengths, new_rows, HAS_LENGTHS: tl.constexpr, HAS_NEW_ROWS: tl.constexpr):
+    """How many queries and keys sequence b has: its own numbers, or those of all."""
+    if HAS_NEW_ROWS:
+        t_q = tl.load(new_rows + b).to(tl.int32)
+    if HAS_LENGTHS:
+        t_kv = tl.load(lengths + b).to(tl.int32)
+    return t_q, t_kv
+
+
+@triton.jit
+def first_in_sight(t_q, t_kv, window, HAS_WINDOW: tl.constexpr):
+    """The first key that some query sees: with a window, what its first query sees; the last one is the newest key."""
+    first = 0
+    if HAS_WINDOW:
+        first = tl.maximum(t_kv - tl.maximum(t_q, 1) - window + 1, 0)
+    return first
+
+
+@triton.jit
+def hides_some(tile_start, tile_stop, t_q, t_kv, window, HAS_WINDOW: tl.constexpr):
+    """Is there a key in this tile that some causal query may not see?"""
+    hides = tile_stop > t_kv - t_q + 1  # the first query sees those before
+    if HAS_WINDOW:
+        hides = hides | (tile_start < t_kv - window)  # the last query sees the last `window`
+    return hides
+
+
+@triton.jit
+def place_of(key, is_key, b, page_table, table_stride_b, PAGE_SIZE: tl.constexpr):
+    """The page in which each key lies and its place there; without pages the sequence and the key's number. int64."""
+    if PAGE_SIZE:
+        block = tl.load(page_table + b * table_stride_b + key // PAGE_SIZE, mask=is_key, other=0).to(tl.int64)
+        place = key % PAGE_SIZE
+    else:
+        block = b
+        place = key
+    return block, place.to(tl.int64)
+
+
+@triton.jit
+def load_rows(
+    start, offset, is_there, component_stride, COMPONENTS: tl.constexpr, PADDED: tl.constexpr, UPCAST: tl.constexpr
+):
+    """Rows that begin at these offsets (ROWS,), as a tile (ROWS, PADDED): 0 where there is none."""
+    component = tl.arange(0, PADDED)
+    pointers = start + offset[:, None] + component[None, :].to(tl.int64) * component_stride
+    inside = is_there[:, None]
+    if COMPONENTS != PADDED:
+        inside = inside & (component < COMPONENTS)[None, :]
+    tile = tl.load(pointers, mask=inside, other=0.0)
+    if UPCAST:
+        tile = tile.to(tl.float32)
+    return tile
+
+
+@triton.jit
+def contained_product(average, weight, v_tile, seen):
+    """average + weight · v_tile, where what is not finite in a row of v_tile reaches only rows that see its key.
+
+    The weight of a hidden key is 0, and 0 · NaN is NaN: so such numbers are taken out before the product, and put back
+    where they may be seen. average (rows, d_v), weight and seen (rows, keys), v_tile (keys, d_v).
+    """
+    finite = tl.abs(v_tile.to(tl.float32)) < float("inf")  # a NaN is not less than anything
+    clean = tl.where(finite, v_tile, 0.0).to(v_tile.dtype)
+    average = tl.dot(weight.to(v_tile.dtype), clean, average, input_precision="ieee")
+    if tl.max(tl.max((~finite).to(tl.int32), 1), 0) > 0:
+        wide = v_tile.to(tl.float32)
+        average = put_back(average, seen, wide == float("inf"), float("inf"))
+        average = put_back(average, seen, wide == float("-inf"), float("-inf"))
+        average = put_back(average, seen, wide != wide, float("nan"))
+    return average
+
+
+@triton.jit
+def put_back(average, seen, where, special):
+    """average, plus `special` in each component of which a row sees a key that has it."""
+    reached = tl.dot(seen.to(tl.float16), where.to(tl.float16)) > 0.0
+    return tl.where(reached, average + special, average)
