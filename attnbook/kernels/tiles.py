@@ -36,6 +36,12 @@ FLOATS: tl.constexpr = tl.constexpr(2)
 
 
 @triton.jit
+def offset(index, stride):
+    """How far from the first the element with this index lies: int64, since the product may pass 2³¹."""
+    return index.to(tl.int64) * stride
+
+
+@triton.jit
 def load_tile(
     start,  # a pointer to row 0, component 0
     rows,  # (ROWS,) numbers of rows
@@ -49,7 +55,7 @@ def load_tile(
 ):
     """Rows of a matrix as a tile (ROWS, PADDED)."""
     components = tl.arange(0, PADDED)
-    offsets = rows[:, None].to(tl.int64) * row_stride + components[None, :].to(tl.int64) * component_stride
+    offsets = offset(rows[:, None], row_stride) + offset(components[None, :], component_stride)
     if CHECKED or COMPONENTS != PADDED:
         inside = (rows[:, None] < n_rows) & (components[None, :] < COMPONENTS)
         tile = tl.load(start + offsets, mask=inside, other=0.0)
@@ -74,7 +80,7 @@ def store_tile(
 ):
     """Write the rows and components that are there, rounded to the dtype of the memory."""
     components = tl.arange(0, PADDED)
-    offsets = rows[:, None].to(tl.int64) * row_stride + components[None, :].to(tl.int64) * component_stride
+    offsets = offset(rows[:, None], row_stride) + offset(components[None, :], component_stride)
     inside = (rows[:, None] < n_rows) & (components[None, :] < COMPONENTS)
     tl.store(start + offsets, rounded(tile, start.dtype.element_ty, UPCAST), mask=inside)
 
