@@ -21,7 +21,9 @@ FOUND: Final = 1
 COULD_NOT_RUN: Final = 2
 
 COMMANDS: Final = {
+    "bench": "measure how fast it is here, on the CPU or on a GPU, against what a user would pick instead",
     "experiment": "list the book's experiments, or run one and print what it measures",
+    "kernels": "compile every Triton kernel without a GPU and report registers, spills, shared memory, matrix products",
     "ledger": "show every number the book quotes, compare two builds, rewrite numbers that drifted",
 }
 

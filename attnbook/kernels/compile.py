@@ -92,8 +92,8 @@ def require_compiler() -> None:
         raise BackendUnavailable(why)
     if interpreting():
         raise BackendUnavailable(
-            "triton: this process interprets the kernels (TRITON_INTERPRET is set), and a kernel is for the interpreter "
-            "or for the compiler: compile in a process of its own, without TRITON_INTERPRET"
+            "triton: this process interprets the kernels (TRITON_INTERPRET is set), and a kernel is either interpreted "
+            "or compiled: compile in a process of its own, without TRITON_INTERPRET"
         )
 
 

@@ -25,14 +25,14 @@ TENSOR_COLUMNS = 512
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What fits on one multiprocessor at once."""
+    """What fits on one multiprocessor at once; as made without arguments, nothing."""
 
-    blocks: int
-    warps: int
-    share: float
+    blocks: int = 0
+    warps: int = 0
+    share: float = 0.0
     """The warps, as a part of those that a multiprocessor can keep."""
-    limits: tuple[str, ...]
-    """What lets no further block in: of "registers", "shared memory", "tensor memory", "threads" and "blocks"."""
+    limits: tuple[str, ...] = ()
+    """What lets no further block in: some of "registers", "shared memory", "tensor memory", "threads" and "blocks"."""
 
 
 def occupancy(target: Target, *, registers: int, warps: int, shared_bytes: int, tensor_columns: int = 0) -> Occupancy:
@@ -51,12 +51,8 @@ def occupancy(target: Target, *, registers: int, warps: int, shared_bytes: int, 
     if tensor_columns:
         fits["tensor memory"] = TENSOR_COLUMNS // tensor_columns
     blocks = min(fits.values())
-    return Occupancy(
-        blocks,
-        blocks * warps,
-        blocks * warps / most_warps,
-        tuple(name for name, most in fits.items() if most == blocks),
-    )
+    limits = tuple(name for name, most in fits.items() if most == blocks)
+    return Occupancy(blocks, blocks * warps, blocks * warps / most_warps, limits)
 
 
 def _up(amount: int, unit: int) -> int:

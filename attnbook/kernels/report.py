@@ -39,7 +39,7 @@ class Report:
     """How often each matrix instruction stands in the program."""
     tma: int = 0
     """How often a copy by the tensor memory accelerator stands in the program."""
-    occupancy: Occupancy = Occupancy(0, 0, 0.0, ())
+    occupancy: Occupancy = field(default_factory=Occupancy)
     error: str = ""
     """Why it did not compile; every figure is 0 then."""
 
