@@ -5,6 +5,7 @@ what calls them. Importing this needs no Triton.
 """
 
 from attnbook.kernels.decode.launch import decode_forward
+from attnbook.kernels.decode.paged import paged_forward
 from attnbook.kernels.decode.parts import merge_parts
 
-__all__ = ["decode_forward", "merge_parts"]
+__all__ = ["decode_forward", "merge_parts", "paged_forward"]

@@ -1,7 +1,7 @@
 """Decoding against keys and values that lie one after another, and what it shares with pages: the two launches.
 
 K and V are read where they lie, with any strides; a group's query heads are rows of one tile. Beside the result there
-is memory for the parts, (parts, b, n_heads, t_q, d_v) of float32, one for each split of 256 keys or more.
+is memory for the parts, (parts, b, n_heads, t_q, d_v) of float32: one for each split of 256 keys or more.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from attnbook.kernels import outputs
-from attnbook.kernels.available import interpreting
 from attnbook.kernels.decode import configs
-from attnbook.kernels.decode.call import Call, check
-from attnbook.kernels.decode.parts import launch_merge
+from attnbook.kernels.decode.parts import launch_merge, on_device_of
+from attnbook.kernels.flash.call import Call, dense_call, strides_of
 from attnbook.kernels.flash.configs import padded
-from attnbook.kernels.targets import target_of
 
 
 def decode_forward(
@@ -40,14 +38,15 @@ def decode_forward(
     the dtype of q, lse (b, n_heads, t_q) float32. The options are those of `attnbook.attention`; causal, the last query
     stands at the last key. The same bits whatever the batch. Without a gradient.
 
-    Raises BackendUnavailable where the kernels cannot run, ShapeError, DTypeError, ValueError or TypeError for what
-    does not fit. Dao et al. 2023 (Flash-Decoding).
+    Raises ShapeError, DTypeError, ValueError or TypeError for what does not fit, BackendUnavailable for what the
+    kernels cannot take, or not here. Dao et al. 2023 (Flash-Decoding).
     """
-    call = check(q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale)
-    t_q, t_kv = call.sizes.t_q, call.sizes.t_kv
+    call = dense_call(
+        q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
+    )
+    t_q, t_kv, split = call.sizes.t_q, call.sizes.t_kv, config_of(call).split
     first = 0 if window is None else max(t_kv - t_q - window + 1, 0)
-    split = config_of(call, q).split
-    return run(call, q, k, v, None, parts=-(-t_kv // split) - first // split)
+    return run(call, k, v, None, parts=-(-t_kv // split) - first // split)
 
 
 @dataclass(frozen=True)
@@ -60,59 +59,72 @@ class Pages:
     new_rows: Tensor | None
 
 
-def config_of(call: Call, q: Tensor) -> configs.Config:
-    """How this call is cut."""
-    sizes = call.sizes
-    rows = sizes.n_heads // max(sizes.n_kv_heads, 1) * sizes.t_q
-    return configs.split_config(rows, sizes.head_dim, sizes.d_v, q.element_size(), target_of(q.device))
-
-
-def run(call: Call, q: Tensor, k: Tensor, v: Tensor, pages: Pages | None, *, parts: int) -> tuple[Tensor, Tensor]:
+def run(call: Call, k: Tensor, v: Tensor, pages: Pages | None, *, parts: int) -> tuple[Tensor, Tensor]:
     """Both launches: the splits, at most `parts` a sequence, and their merging. k and v may lie in pages."""
-    sizes = call.sizes
+    sizes, q = call.sizes, call.q
     out = outputs.empty((sizes.b, sizes.n_heads, sizes.t_q, sizes.d_v), q)
     lse = outputs.empty((sizes.b, sizes.n_heads, sizes.t_q), q, torch.float32)
     if lse.numel() == 0:
         return out, lse
     averages = outputs.empty((parts, *out.shape), q, torch.float32)
     lses = outputs.empty((parts, *lse.shape), q, torch.float32)
-    with torch.cuda.device_of(q):
+    with on_device_of(q):
         if parts:
-            _launch_splits(call, q, k, v, pages, averages, lses)
-        launch_merge(averages, lses, call.sinks, out, lse, pages, call.window, config_of(call, q).split)
+            _launch_splits(call, k, v, pages, averages, lses)
+        launch_merge(averages, lses, call.sinks, out, lse, pages, call.window, config_of(call).split)
     return out, lse
 
 
-def _launch_splits(
-    call: Call, q: Tensor, k: Tensor, v: Tensor, pages: Pages | None, averages: Tensor, lses: Tensor
-) -> None:
+def _launch_splits(call: Call, k: Tensor, v: Tensor, pages: Pages | None, averages: Tensor, lses: Tensor) -> None:
     from attnbook.kernels.decode.split import split_kernel
 
-    sizes, config = call.sizes, config_of(call, q)
-    group, parts = sizes.n_heads // sizes.n_kv_heads, len(averages)
-    row_tiles = -(-group * sizes.t_q // config.tile_rows)
-    split_kernel[(sizes.b * sizes.n_kv_heads * parts * row_tiles,)](
-        q, k, v, call.mask, call.alibi_slopes,
-        pages.page_table if pages else None, pages.lengths if pages else None, pages.new_rows if pages else None,
-        averages, lses,
-        call.scale, call.softcap, call.hidden, call.window or 0,
-        sizes.t_q, sizes.t_kv, sizes.n_kv_heads, group, parts,
-        *q.stride(), *k.stride(), *v.stride(),
-        *(call.mask.stride() if call.mask is not None else (0, 0, 0, 0)),
-        *(call.alibi_slopes.stride() if call.alibi_slopes is not None else (0, 0)),
-        pages.page_table.stride(0) if pages else 0,
-        *averages.stride()[:4], *lses.stride(),
-        **split_constants(call, config, pages, interpreting() and q.dtype == torch.bfloat16),
-        num_warps=config.num_warps, num_stages=config.num_stages,
-    )  # fmt: skip
+    config, sizes = config_of(call), call.sizes
+    row_tiles = -(-call.group * sizes.t_q // config.tile_rows)
+    split_kernel[(sizes.b * sizes.n_kv_heads * len(averages) * row_tiles,)](
+        **split_arguments(call, k, v, pages, averages, lses),
+        **split_constants(call, pages),
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+    )
 
 
-def split_constants(call: Call, config: configs.Config, pages: Pages | None, upcast: bool) -> dict[str, Any]:
-    """The compile-time constants of `split_kernel`."""
-    sizes = call.sizes
+def config_of(call: Call) -> configs.Config:
+    """How this call is cut."""
+    sizes, rows = call.sizes, call.group * call.sizes.t_q
+    return configs.split_config(rows, sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
+
+
+def split_arguments(
+    call: Call, k: Tensor, v: Tensor, pages: Pages | None, averages: Tensor, lses: Tensor
+) -> dict[str, Any]:
+    """What `split_kernel` is given, by the names of its parameters; None for what it does not read."""
+    of_call = call.arguments()
+    options = ("mask", "slopes", "scale", "softcap", "hidden", "window", "t_q", "t_kv", "group")
+    strides = (name for name in of_call if name.startswith(("mask_stride", "slope_stride")))
+    of_part = {f"averages_stride_{axis}": n for axis, n in zip(("part", *"bht"), averages.stride(), strict=False)}
+    of_part |= {f"lses_stride_{axis}": n for axis, n in zip(("part", *"bht"), lses.stride(), strict=True)}
     return {
-        "HEAD_DIM": sizes.head_dim,
-        "D_V": sizes.d_v,
+        **{"q": call.q, "k": k, "v": v, "averages": averages, "lses": lses},
+        **{name: of_call[name] for name in (*options, *strides)},
+        "n_kv_heads": call.sizes.n_kv_heads,
+        "parts": len(averages),
+        **strides_of("q", call.q),
+        **strides_of("k", k),
+        **strides_of("v", v),
+        **of_part,
+        "page_table": pages.page_table if pages else None,
+        "table_stride_b": pages.page_table.stride(0) if pages else None,
+        "lengths": pages.lengths if pages else None,
+        "new_rows": pages.new_rows if pages else None,
+    }
+
+
+def split_constants(call: Call, pages: Pages | None) -> dict[str, Any]:
+    """The constants that `split_kernel` is compiled for."""
+    sizes, config, of_call = call.sizes, config_of(call), call.constants()
+    options = ("HEAD_DIM", "D_V", "HAS_WINDOW", "HAS_SOFTCAP", "HAS_ALIBI", "MASK_KIND", "UPCAST")
+    return {
+        **{name: of_call[name] for name in options},
         "PADDED_D": padded(sizes.head_dim),
         "PADDED_V": padded(sizes.d_v),
         "SPLIT": config.split,
@@ -120,11 +132,6 @@ def split_constants(call: Call, config: configs.Config, pages: Pages | None, upc
         "TILE_K": config.tile_k,
         "PAGE_SIZE": pages.page_size if pages else 0,
         "SIGHT_DIFFERS": call.is_causal and sizes.t_q > 1,
-        "HAS_WINDOW": call.window is not None,
-        "HAS_SOFTCAP": call.has_softcap,
-        "HAS_ALIBI": call.alibi_slopes is not None,
-        "MASK_KIND": call.mask_kind,
         "HAS_LENGTHS": pages is not None,
         "HAS_NEW_ROWS": pages is not None and pages.new_rows is not None,
-        "UPCAST": upcast,
     }

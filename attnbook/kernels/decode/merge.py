@@ -12,6 +12,7 @@ no part and is added here, once. Milakov and Gimelshein 2018; Dao et al. 2023 (F
 
 # Bodies of kernels are Triton, which has no types to check: Any throughout.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+# ruff: noqa: ANN001, ANN201
 
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ def merge_kernel(
     lses_stride_b,
     lses_stride_h,
     lses_stride_t,
+    sink_stride_h,
     D_V: tl.constexpr,
     PADDED_V: tl.constexpr,  # the power of two to which D_V is filled
     SPLIT: tl.constexpr,  # keys of a split; only read where there are lengths
@@ -70,7 +72,9 @@ def merge_kernel(
     component = tl.arange(0, PADDED_V)
     sink = tl.full((), float("-inf"), tl.float32)
     if HAS_SINKS:
-        sink = tl.load(sinks + head)
+        sink = tl.load(sinks + head_64 * sink_stride_h)
+        if HAS_NEW_ROWS:
+            sink = tl.where(query < own_t_q, sink, float("-inf"))  # a row that is none has no sink either
 
     top = sink
     for start in tl.range(0, parts, TILE_PARTS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,9 +32,8 @@ def merge_parts(averages: Tensor, lses: Tensor, sinks: Tensor | None = None) -> 
     out = outputs.empty((b, n_heads, t_q, d_v), averages)
     lse = outputs.empty((b, n_heads, t_q), averages, torch.float32)
     if lse.numel():
-        sinks = None if sinks is None else sinks.detach().float().contiguous()
-        with torch.cuda.device_of(averages):
-            launch_merge(averages, lses, sinks, out, lse, None, None, split=1)
+        with on_device_of(averages):
+            launch_merge(averages, lses, None if sinks is None else sinks.float(), out, lse, None, None, split=1)
     return out, lse
 
 
@@ -57,6 +57,11 @@ def _check(averages: Tensor, lses: Tensor, sinks: Tensor | None) -> None:
         raise ShapeError(f"sinks has shape {tuple(sinks.shape)}: expected (n_heads,) = ({averages.shape[2]},)")
 
 
+def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device, which need not be that of the tensors."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
 def launch_merge(
     averages: Tensor,
     lses: Tensor,
@@ -70,20 +75,41 @@ def launch_merge(
     """Write out and lse, contiguous, from parts with any strides."""
     from attnbook.kernels.decode.merge import merge_kernel
 
-    b, n_heads, t_q = lse.shape
-    merge_kernel[(b * n_heads * t_q,)](
-        averages, lses, sinks, pages.lengths if pages else None, pages.new_rows if pages else None, out, lse,
-        window or 0, t_q, n_heads, len(averages),
-        *averages.stride(), *lses.stride(),
+    merge_kernel[(lse.numel(),)](
+        **merge_arguments(averages, lses, sinks, out, lse, pages, window),
         **merge_constants(out, sinks, pages, window, split),
         num_warps=configs.MERGE_WARPS,
-    )  # fmt: skip
+    )
+
+
+def merge_arguments(
+    averages: Tensor,
+    lses: Tensor,
+    sinks: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    pages: Pages | None,
+    window: int | None,
+) -> dict[str, Any]:
+    """What `merge_kernel` is given, by the names of its parameters; None for what it does not read."""
+    axes = ("part", *"bhtd")
+    return {
+        **{"averages": averages, "lses": lses, "sinks": sinks, "out": out, "lse": lse, "window": window},
+        "lengths": pages.lengths if pages else None,
+        "new_rows": pages.new_rows if pages else None,
+        "parts": len(averages),
+        "n_heads": lse.shape[1],
+        "t_q": lse.shape[2],
+        **{f"averages_stride_{axis}": n for axis, n in zip(axes, averages.stride(), strict=True)},
+        **{f"lses_stride_{axis}": n for axis, n in zip(axes, lses.stride(), strict=False)},
+        "sink_stride_h": None if sinks is None else sinks.stride(0),
+    }
 
 
 def merge_constants(
     out: Tensor, sinks: Tensor | None, pages: Pages | None, window: int | None, split: int
 ) -> dict[str, Any]:
-    """The compile-time constants of `merge_kernel`."""
+    """The constants that `merge_kernel` is compiled for."""
     return {
         "D_V": out.shape[-1],
         "PADDED_V": padded(out.shape[-1]),

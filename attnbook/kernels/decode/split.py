@@ -13,6 +13,7 @@ that else is in the batch changes which numbers are added in which order. Dao et
 
 # Bodies of kernels are Triton, which has no types to check: Any throughout.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+# ruff: noqa: ANN001, ANN201
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def split_kernel(
     k,  # (b, n_kv_heads, t_kv, head_dim), or in pages (n_pages, n_kv_heads, PAGE_SIZE, head_dim)
     v,  # (b, n_kv_heads, t_kv, d_v), or in pages (n_pages, n_kv_heads, PAGE_SIZE, d_v)
     mask,  # (b, n_heads, t_q, t_kv): bytes, 0 = hidden, or floats to be added
-    alibi_slopes,  # (b, n_heads), float32
+    slopes,  # of ALiBi (b, n_heads), float32
     page_table,  # (b, pages of the longest)
     lengths,  # (b,): keys of each sequence
     new_rows,  # (b,): queries of each sequence
@@ -59,8 +60,8 @@ def split_kernel(
     mask_stride_h,
     mask_stride_q,
     mask_stride_k,
-    slopes_stride_b,
-    slopes_stride_h,
+    slope_stride_b,
+    slope_stride_h,
     table_stride_b,
     averages_stride_part,
     averages_stride_b,
@@ -116,8 +117,8 @@ def split_kernel(
     q_tile = load_rows(q, q_offset, is_row, q_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_ROWS, PADDED_D)
     slope = 0.0
     if HAS_ALIBI:
-        slopes_offset = b_64 * slopes_stride_b + head * slopes_stride_h
-        slope = tl.load(alibi_slopes + slopes_offset, mask=is_row, other=0.0)[:, None]  # (TILE_ROWS, 1)
+        slopes_offset = b_64 * slope_stride_b + head * slope_stride_h
+        slope = tl.load(slopes + slopes_offset, mask=is_row, other=0.0)[:, None]  # (TILE_ROWS, 1)
 
     average = tl.zeros((TILE_ROWS, PADDED_V), tl.float32)  # to be divided by total
     total = tl.zeros((TILE_ROWS,), tl.float32)
@@ -236,7 +237,7 @@ def load_rows(
 
 @triton.jit
 def contained_product(average, weight, v_tile, seen):
-    """average + weight · v_tile, where what is not finite in a row of v_tile reaches only rows that see its key.
+    """Give average + weight · v_tile, where what is not finite in a row of v_tile reaches only rows that see its key.
 
     The weight of a hidden key is 0, and 0 · NaN is NaN: so such numbers are taken out before the product, and put back
     where they may be seen. average (rows, d_v), weight and seen (rows, keys), v_tile (keys, d_v).
@@ -254,6 +255,6 @@ def contained_product(average, weight, v_tile, seen):
 
 @triton.jit
 def put_back(average, seen, where, special):
-    """average, plus `special` in each component of which a row sees a key that has it."""
+    """Give average, plus `special` in each component of which a row sees a key that has it."""
     reached = tl.dot(seen.to(tl.float16), where.to(tl.float16)) > 0.0
     return tl.where(reached, average + special, average)
