@@ -86,6 +86,8 @@ class Call:
         """What every flash kernel is given beside q, k, v and what it writes, by the names of its parameters."""
         packing = self.packing
         mask_strides = (None,) * 4 if self.mask is None else self.mask.stride()
+        if self.mask is not None and packing is not None:  # one mask of all sequences
+            mask_strides = (0, *mask_strides[1:])
         slope_strides = (None,) * 2 if self.slopes is None else self.slopes.stride()
         return {
             "mask": self.mask,

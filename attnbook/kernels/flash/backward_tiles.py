@@ -1,0 +1,144 @@
+"""What the backward kernels share: which tiles a tile meets, its weights, and the gradient of its scores.
+
+With p = exp(score − lse) the weights of forward are back, and delta stands for the whole softmax of a row (see
+`attnbook.kernels.flash.backward_rows`), so each pair of tiles is on its own:
+
+    weight    = p                               0 where not seen
+    d_score   = p · (d_out vᵀ − delta)
+    d_product = d_score · (1 − tanh²)           the softcap's slope; the scale comes once, at the end
+
+All functions work on tiles of any orientation: (TILE_Q, TILE_K), or turned round with `query_at`, lse and delta as a
+row and `key_at` as a column.
+"""
+
+# Functions of Triton have no types to check: what a parameter holds is said beside it.
+# ruff: noqa: ANN001, ANN201
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from attnbook.kernels.tiles import NO_MASK, hide, in_sight, load_mask, score_tile
+
+
+@triton.jit
+def sequence_of(
+    sequence,  # its number, int64
+    cu,  # (sequences + 1,): where packed sequences start, or None
+    length,  # of all alike, where they are not packed
+    IS_VARLEN: tl.constexpr,
+):
+    """The first row of a sequence along its axis, int64, and its length."""
+    start = sequence * 0
+    if IS_VARLEN:
+        start = tl.load(cu + sequence).to(tl.int64)
+        length = tl.load(cu + sequence + 1) - tl.load(cu + sequence)
+    return start, length
+
+
+@triton.jit
+def keys_of_queries(first_query, last_query, t_q, t_kv, window, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr):
+    """The keys, from the first up to and without the second, that a query of [first_query, last_query] may see."""
+    ahead = t_kv - t_q
+    first, stop = 0, t_kv
+    if IS_CAUSAL:
+        stop = tl.minimum(t_kv, last_query + ahead + 1)
+    if HAS_WINDOW:
+        first = tl.maximum(0, first_query + ahead - window + 1)
+    return first, stop
+
+
+@triton.jit
+def queries_of_keys(first_key, last_key, t_q, t_kv, window, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr):
+    """The queries, from the first up to and without the second, that may see a key of [first_key, last_key]."""
+    ahead = t_kv - t_q
+    first, stop = 0, t_q
+    if IS_CAUSAL:
+        first = tl.maximum(0, first_key - ahead)
+    if HAS_WINDOW:
+        stop = tl.minimum(t_q, last_key - ahead + window)
+    return first, stop
+
+
+@triton.jit
+def weights_of(
+    product,  # q kᵀ, or k qᵀ turned round: float32
+    lse,  # of each query, base 2; inf for one that saw nothing
+    queries,  # numbers of queries and keys in their sequence, as tiles that broadcast to the product's
+    keys,
+    t_q,
+    t_kv,
+    window,
+    scale,
+    softcap,
+    slope,
+    mask,  # a pointer to the pair of query 0 and key 0, or None
+    mask_stride_q,
+    mask_stride_k,
+    hidden,
+    IS_CAUSAL: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
+    HAS_ALIBI: tl.constexpr,
+    MASK_KIND: tl.constexpr,
+):
+    """The weights of a tile, the tangent of its softcap, and which pairs are seen."""
+    query_at = queries + (t_kv - t_q)
+    seen = in_sight(query_at, keys, t_kv, window, IS_CAUSAL, HAS_WINDOW)
+    added = product
+    if MASK_KIND != NO_MASK:
+        pointers = mask + queries.to(tl.int64) * mask_stride_q + keys.to(tl.int64) * mask_stride_k
+        let_through, added = load_mask(pointers, (queries < t_q) & (keys < t_kv), hidden, MASK_KIND)
+        seen = seen & let_through
+    score, tangent = score_tile(
+        product, query_at, keys, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND == 2
+    )
+    return tl.exp2(hide(score, seen) - lse), tangent, seen
+
+
+@triton.jit
+def score_gradient(
+    weight,
+    d_weight,  # d_out vᵀ, turned as the weights are
+    delta,  # of each query
+    seen,
+    CAREFUL: tl.constexpr,  # may something be not finite where it is not seen?
+):
+    """The gradient of the scores, after the softcap."""
+    d_score = weight * (d_weight - delta)
+    if CAREFUL:
+        d_score = tl.where(seen, d_score, 0.0)
+    return d_score
+
+
+@triton.jit
+def before_softcap(d_score, tangent, seen, HAS_SOFTCAP: tl.constexpr, CAREFUL: tl.constexpr):
+    """From the gradient of the scores to that of the products of q and k, without the scale."""
+    if HAS_SOFTCAP:
+        d_score = d_score * (1.0 - tangent * tangent)
+        if CAREFUL:
+            d_score = tl.where(seen, d_score, 0.0)
+    return d_score
+
+
+@triton.jit
+def all_finite(tile):
+    """Is every number of a tile (ROWS, COLUMNS) finite?"""
+    finite = tl.abs(tile) < float("inf")  # false for NaN
+    return tl.min(tl.min(finite.to(tl.int32), axis=1), axis=0) == 1
+
+
+@triton.jit
+def only_finite(tile):
+    """A tile (ROWS, COLUMNS) with rows that are not finite set to 0, and which rows those are (ROWS,)."""
+    spoilt = tl.min((tl.abs(tile.to(tl.float32)) < float("inf")).to(tl.int32), axis=1) == 0
+    return tl.where(spoilt[:, None], 0.0, tile), spoilt
+
+
+@triton.jit
+def spoil(total, seen, spoilt):
+    """NaN in those rows of `total` (ROWS, COLUMNS) that see (ROWS, OTHERS) one of the spoilt others (OTHERS,)."""
+    met = tl.max((seen & spoilt[None, :]).to(tl.int32), axis=1) == 1
+    return tl.where(met[:, None], float("nan"), total)
