@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -41,9 +42,11 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the default tests. Extra arguments go to pytest."""
+    """Run the default tests, as many side by side as there are cores. Extra arguments go to pytest: `-n 0` for one."""
     prepare(session, "tests")
-    session.run("python", "-m", "pytest", *session.posargs)
+    # Tests take neighbours, so each takes one thread. worksteal: a file's expensive fixtures stay with one worker.
+    side_by_side = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
+    session.run("python", "-m", "pytest", *side_by_side, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
