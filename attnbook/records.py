@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date as Date
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,8 @@ class Record:
     sources: Mapping[str, str]
     """For every source file behind the values, relative to the folder that holds the package, its `source_digest`."""
     values: Mapping[str, RecordedValue]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """What the command would have measured and did not, and why; empty for a record of everything."""
 
     @classmethod
     def load(cls, path: Path | str) -> Record:
@@ -126,6 +128,7 @@ class Record:
             check.text("command"),
             check.texts("sources"),
             {key: check.value(key, raw) for key, raw in check.mapping("values").items()},
+            check.texts("missing") if data.get("missing") else {},
         )
 
     def stale(self) -> tuple[str, ...]:

@@ -32,12 +32,12 @@ ARROWS: dict[str, set[str]] = {
     "probes": {"errors"},
     "experiments": BASE | {"measure", "records", "reference", "tiled", "kernels", "api", "models", "costs", "probes"},
     "claims": {"measure"},
-    "bench": BASE | {"api", "tiled", "reference", "costs", "records"},
+    "bench": BASE | {"api", "tiled", "reference", "kernels", "costs", "records"},
     "bookkit": BASE | {"measure", "records", "claims"},
     "integrations": BASE | {"api", "tiled"},
     "parallel": BASE | {"api", "tiled"},
     "lab": BASE | {"measure", "experiments", "reference", "probes", "models", "costs"},
-    "cli": BASE | {"measure", "records", "claims", "experiments", "costs", "probes", "lab", "kernels"},
+    "cli": BASE | {"measure", "records", "claims", "experiments", "costs", "probes", "lab", "kernels", "bench"},
 }
 
 # Packages of others that a room may not import, not even lazily. Where nothing is said, anything goes.

@@ -1,11 +1,11 @@
 """Sets how idle threads wait, before anything loads torch, and runs the command."""
 
-import os
 import sys
 
-# Threads that spin while they wait make a run with a busy neighbour up to 13 times slower. Read once, at loading.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+from attnbook.bench import let_threads_sleep
 
-from attnbook.bench.command import main
+let_threads_sleep()
+
+from attnbook.bench.command import main  # noqa: E402 (it is what comes before that matters)
 
 sys.exit(main())

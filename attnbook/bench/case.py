@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from attnbook.bench.clock import Clock, clock_of
 
 Sides = dict[str, Callable[[], Any]]
 """What is compared: a name and a call for each."""
@@ -26,17 +27,27 @@ class Disagree(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked of a figure: at least so much, or at most."""
+    """What is asked of a figure: at least so much, or at most; None asks nothing."""
 
-    value: float
+    value: float | None
     at_least: bool = True
     unit: str = "x"
+    card: str = ""
+    """Asked only where the device's name has this in it."""
 
     def met(self, figure: float) -> bool:
         """Is the figure on the right side? NaN is on none."""
+        if self.value is None:
+            return not math.isnan(figure)
         return figure >= self.value if self.at_least else figure <= self.value
 
+    def asked_of(self, machine: str) -> bool:
+        """Is anything asked of this device?"""
+        return self.value is not None and self.card in machine
+
     def __str__(self) -> str:
+        if self.value is None:
+            return "–"
         return f"{'≥' if self.at_least else '≤'} {shown(self.value, self.unit)}"
 
 
@@ -54,6 +65,15 @@ class Setting:
     """Sizes and times are small: to see that everything runs, not how fast."""
     seconds: float = 8.0
     """About how long the rounds of one comparison may take together."""
+    machine: str = ""
+    """The device's own name: some targets are asked of one card only."""
+    timer: Clock | None = None
+    """What measures, where it is not the device's own clock."""
+
+    @property
+    def clock(self) -> Clock:
+        """What measures times."""
+        return self.timer or clock_of(self.device)
 
     def length(self, t: int) -> int:
         """A number of tokens: an eighth of it where it must be quick."""
@@ -62,13 +82,23 @@ class Setting:
 
 @dataclass(frozen=True)
 class Finding:
-    """A figure and where it comes from: each side's median, in seconds or MiB; `ran`: what ran on our side."""
+    """A figure and where it comes from: each side's median, in seconds or MiB; `ran`: what ran on our side.
+
+    `rates`: each side again, as work in a second, in `rate_unit`. `shares`: our rate as a ratio to another side's,
+    from the same rounds. `spread`: the standard deviation of our rate, or of the figure where there are no rates, as
+    far as the rounds tell. `absent`: sides that could not run, and why.
+    """
 
     figure: float
     sides: Mapping[str, float]
     unit: str = "s"
     note: str = ""
     ran: str = ""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    rate_unit: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    spread: float | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,6 +109,10 @@ class Case:
     what: str
     target: Target
     run: Callable[[Setting], Finding]
+    planned: float = 20.0
+    """Seconds that it takes with all it has to compile: where fewer are left, it is not begun."""
+    needs: tuple[str, ...] = ()
+    """The cases that must have gone well before: speed of what is wrong says nothing."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +121,8 @@ class Verdict:
 
     case: Case
     word: str
-    """"ok", "MISSED", "WRONG" (the sides disagree), "not run", or "quick" (ran, and was too small to judge)."""
+    """"ok", "MISSED", "WRONG" (results differ), "not run", "measured" (nothing is asked here), "quick" (ran, too small
+    to judge), or "FAILED" (an error that nobody foresaw)."""
     finding: Finding | None = None
     why: str = ""
 
@@ -102,6 +137,8 @@ def judge(case: Case, setting: Setting) -> Verdict:
         return Verdict(case, "WRONG", why=str(error))
     if setting.quick:
         return Verdict(case, "quick", finding)
+    if not case.target.asked_of(setting.machine):
+        return Verdict(case, "measured", finding)
     return Verdict(case, "ok" if case.target.met(finding.figure) else "MISSED", finding)
 
 
@@ -120,6 +157,16 @@ class Times:
         pairs = zip(self.rounds[over], self.rounds[under], strict=True)
         return statistics.median(a / b for a, b in pairs)
 
+    def spread(self, name: str) -> float:
+        """The standard deviation of a side's median as a part of it, from how the rounds scatter around it.
+
+        1.25 · σ / √n for n rounds, and σ by the median distance from the median, which a few slow rounds leave alone.
+        """
+        times = self.rounds[name]
+        middle = statistics.median(times)
+        sigma = 1.4826 * statistics.median(abs(x - middle) for x in times)
+        return math.sqrt(math.pi / 2) * sigma / math.sqrt(len(times)) / middle
+
 
 def compared(sides: Mapping[str, Callable[[], Any]], setting: Setting, *, most: int = 200) -> Times:
     """`in_turns` for sides whose results agree; raises Disagree otherwise, and times nothing."""
@@ -132,30 +179,18 @@ def in_turns(sides: Mapping[str, Callable[[], Any]], setting: Setting, *, most: 
 
     Rounds end when `setting.seconds` have passed, at ROUNDS at the earliest and at `most` at the latest.
     """
-    finish = synchroniser(setting.device)
+    clock = setting.clock
     for run in () if warm else sides.values():
         run()
-    finish()
+    clock.wait()
     times = Times({name: [] for name in sides})
-    end = time.perf_counter() + setting.seconds
+    end = clock.now() + setting.seconds
     for round_ in range(most):
         for name in list(sides)[:: 1 if round_ % 2 == 0 else -1]:
-            start = time.perf_counter()
-            sides[name]()
-            finish()
-            times.rounds[name].append(time.perf_counter() - start)
-        if round_ + 1 >= ROUNDS and time.perf_counter() > end:
+            times.rounds[name].append(clock.time(sides[name]))
+        if round_ + 1 >= ROUNDS and clock.now() > end:
             break
     return times
-
-
-def synchroniser(device: str) -> Callable[[], None]:
-    """What waits until a device has done all it was asked for."""
-    if device == "cpu":
-        return lambda: None
-    import torch
-
-    return torch.cuda.synchronize
 
 
 def must_agree(**results: Any) -> None:

@@ -1,140 +1,214 @@
-"""`python -m attnbook.bench`: runs the cases one after another, prints a line for each, and says how it ended."""
+"""The command: runs the cases one after another within its time, prints a line for each, and says how it ended."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shlex
 import sys
-import time
-from collections.abc import Sequence
-from typing import Any
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from attnbook.bench.case import Case, Setting, Verdict, judge, shown
+from attnbook.bench.budget import Budget, TimeIsUp, stopped_after
+from attnbook.bench.case import Case, Setting, Verdict, judge
+from attnbook.bench.clock import WallClock
+from attnbook.bench.record import CannotRecord, Recorder, default_path
+from attnbook.bench.report import COULD_NOT_RUN, FINE, Table, as_data, machine, place, status, summary
 
-FINE, FOUND, COULD_NOT_RUN = 0, 1, 2
+MINUTES = {"cuda": 8.0, "cpu": 60.0}
+"""How long a run may take on either kind of device."""
+SECONDS = {"cuda": 1.5, "cpu": 8.0}
+"""How long the rounds of one comparison take."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite -> 0 all met, 1 a target missed or sides that disagree, 2 something could not run (and no 1)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnbook.bench",
-        description="Ratios of one run, measured in turns, against what a user would pick instead. "
-        "Exit status: 0 all met, 1 a target was missed or results differ, 2 something could not run.",
-    )
-    parser.add_argument("--only", action="append", metavar="NAME", help="a case, or the beginning of several names")
-    parser.add_argument("--list", action="store_true", help="name the cases and stop")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run? Nothing is judged")
-    parser.add_argument("--device", default="cpu", help="where tensors live (%(default)s)")
-    parser.add_argument("--threads", type=int, help="torch's threads; its own choice where not given")
-    options = parser.parse_args(arguments)
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m attnbook.bench") -> int:
+    """Run the suite -> 0 all met, 1 a target missed or results wrong, 2 something could not run (and no 1)."""
+    budget_clock = WallClock()
+    start = budget_clock.now()  # before torch is loaded: the time that a command takes is the user's
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(prog).parse_args(words)
+    kind = "cpu" if options.device == "cpu" else "cuda"
     try:
         import torch
 
-        from attnbook.bench.suite import SUITE
+        cases = _suite(kind)
     except ModuleNotFoundError as error:
         if (error.name or "attnbook").partition(".")[0] == "attnbook":
             raise
-        print(f"bench: this needs {error.name}, which is not installed", file=sys.stderr)
-        return COULD_NOT_RUN
+        return _cannot(prog, f"this needs {error.name}, which is not installed")
+    names = ", ".join(case.name for case in cases)
+    chosen = _chosen(cases, options.only)
+    if not chosen:
+        return _cannot(prog, f"no case is called {' or '.join(options.only)}; there are {names}")
     if options.list:
-        print(*(f"{case.name:<16} {case.what}" for case in SUITE), sep="\n")
+        print(*_listed(chosen, kind), sep="\n")
         return FINE
-    if options.device != "cpu" and not torch.cuda.is_available():
-        print(f"bench: device {options.device!r} is not here", file=sys.stderr)
-        return COULD_NOT_RUN
-    cases = [case for case in SUITE if not options.only or case.name.startswith(tuple(options.only))]
-    if not cases:
-        names = ", ".join(case.name for case in SUITE)
-        print(f"bench: no case is called {' or '.join(options.only)}; there are {names}", file=sys.stderr)
-        return COULD_NOT_RUN
+    wrong = _unusable(options.device)
+    if wrong:
+        return _cannot(prog, wrong)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    setting = Setting(options.device, options.quick, 0.2 if options.quick else 8.0)
-    return _run(cases, setting, as_json=options.json)
+    seconds = 0.2 if options.quick else SECONDS[kind]
+    setting = Setting(options.device, options.quick, seconds, machine(options.device))
+    minutes = MINUTES[kind] if options.minutes is None else options.minutes
+    try:
+        recorder = _recorder(options, setting, words, chosen)
+    except CannotRecord as error:
+        return _cannot(prog, str(error))
+    return _run(chosen, setting, Budget(60 * minutes, budget_clock, start), recorder, as_json=options.json)
 
 
-def _run(cases: Sequence[Case], setting: Setting, *, as_json: bool) -> int:
-    where = place(setting)
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Speed against what a user would pick instead, measured in turns, in one run. On a GPU every "
+        "kernel is checked against float64 before. "
+        "Exit status: 0 all met, 1 a target was missed or results are wrong, 2 something could not run.",
+    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="a case, or the beginning of several names")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop; for a GPU with the time planned")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run? Nothing is judged")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (%(default)s)")
+    parser.add_argument("--threads", type=int, help="torch's threads on the CPU; its own choice where not given")
+    parser.add_argument("--minutes", type=float, help="what the run may take (8 on a GPU); what doesn't fit is not run")
+    parser.add_argument(
+        "--record", nargs="?", const="", metavar="FILE", help="write a record, to book/records/ where no file is given"
+    )
+    return parser
+
+
+def _suite(kind: str) -> tuple[Case, ...]:
+    if kind == "cpu":
+        from attnbook.bench.suite import SUITE
+        from attnbook.kernels.available import interpreting
+
+        # Asked of the environment first: to ask Triton takes a second.
+        if os.environ.get("TRITON_INTERPRET") and interpreting():
+            from attnbook.bench.gpu_suite import CHECKS
+
+            return (*CHECKS, *SUITE)
+        return tuple(SUITE)
+    from attnbook.bench.gpu_suite import GPU_SUITE
+
+    return GPU_SUITE
+
+
+def _chosen(cases: Sequence[Case], only: Sequence[str] | None) -> list[Case]:
+    """The cases that are named, and those that they need before them."""
+    wanted = {case.name for case in cases if not only or case.name.startswith(tuple(only))}
+    for case in reversed(cases):
+        if case.name in wanted:
+            wanted |= set(case.needs)
+    return [case for case in cases if case.name in wanted]
+
+
+def _listed(cases: Sequence[Case], kind: str) -> list[str]:
+    width = max(len(case.name) for case in cases) + 1
+    if kind == "cpu":
+        return [f"{case.name:<{width}} {case.what}" for case in cases]
+    lines = [f"{case.name:<{width}} {case.planned:>4.0f} s  {case.what}" for case in cases]
+    return [*lines, f"{'in all':<{width}} {sum(case.planned for case in cases):>4.0f} s at most"]
+
+
+def _unusable(device: str) -> str:
+    """Why nothing can be measured on a device; empty where it can."""
+    import torch
+
+    if device == "cpu":
+        return ""
+    if not torch.cuda.is_available():
+        return f"device {device!r} is not here: torch {torch.__version__} finds no CUDA device"
+    try:
+        torch.cuda.get_device_properties(device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        return f"device {device!r} is not here: {str(error).splitlines()[0]}"
+    if os.environ.get("TRITON_INTERPRET"):
+        return "TRITON_INTERPRET is set: kernels would be interpreted on the CPU, and no GPU measured"
+    return ""
+
+
+def _recorder(
+    options: argparse.Namespace, setting: Setting, words: Sequence[str], cases: Sequence[Case]
+) -> Recorder | None:
+    if options.record is None:
+        return None
+    if options.quick:
+        raise CannotRecord("--quick measures small sizes, which no record is made of")
+    path = Path(options.record) if options.record else default_path(setting)
+    # As typed, without the path: where a checkout lies is nobody's business.
+    said = [word for word in words if not options.record or word != options.record]
+    return Recorder(path, setting, shlex.join(["attnbook", "bench", *said]), cases)
+
+
+def _cannot(prog: str, why: str) -> int:
+    print(f"{prog}: {why}", file=sys.stderr)
+    return COULD_NOT_RUN
+
+
+def _run(cases: Sequence[Case], setting: Setting, budget: Budget, recorder: Recorder | None, *, as_json: bool) -> int:
+    where, table = place(setting), Table(cases)
+    verdicts: list[Verdict] = []
+
+    def ended(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        if not as_json:
+            print(table.line(verdict), flush=True)
+        if recorder is not None:
+            recorder.update(verdicts)
+
     if not as_json:
         print(", ".join(f"{key} {value}" for key, value in where.items()), flush=True)
-        print(f"{'case':<16} {'figure':>9} {'asked':>9}  verdict  ran     medians", flush=True)
-    verdicts, start = [], time.perf_counter()
-    for case in cases:
-        verdicts.append(judge(case, setting))
-        if not as_json:
-            print(line(verdicts[-1]), flush=True)
-    seconds = time.perf_counter() - start
+        print(table.head(), flush=True)
+    run_all(cases, setting, budget, ended)
+    seconds = budget.seconds - budget.left()
+    written = recorder.finish(verdicts) if recorder is not None else ""
     if as_json:
-        cases_made = [record(verdict) for verdict in verdicts]
-        print(json.dumps(where | {"seconds": seconds, "cases": cases_made}, indent=2, ensure_ascii=True))
+        data = where | {"seconds": seconds, "cases": [as_data(verdict) for verdict in verdicts], "record": written}
+        print(json.dumps(data, indent=2, ensure_ascii=True))
     else:
         print(summary(verdicts, seconds))
+        if written:
+            print(written)
     return status(verdicts)
 
 
-def place(setting: Setting) -> dict[str, Any]:
-    """Device, threads and versions: what figures hang on."""
-    import platform
-
-    import torch
-
-    return {
-        "device": setting.device,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cpu capability": torch.backends.cpu.get_cpu_capability(),
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "not set"),
-    }
+def run_all(cases: Sequence[Case], setting: Setting, budget: Budget, ended: Callable[[Verdict], None]) -> None:
+    """Every case within the budget, in order; `ended` is told each verdict as it comes."""
+    done: dict[str, Verdict] = {}
+    for case in cases:
+        done[case.name] = _one(case, done, setting, budget)
+        ended(done[case.name])
+        _free(setting)
 
 
-def line(verdict: Verdict) -> str:
-    """One row of the table."""
-    case, found = verdict.case, verdict.finding
-    if found is None:
-        return f"{case.name:<16} {'':>9} {case.target!s:>9}  {verdict.word:<7}  {verdict.why}"
-    sides = ", ".join(f"{name} {_size(value, found.unit)}" for name, value in found.sides.items())
-    note = f" ({found.note})" if found.note else ""
-    figure = shown(found.figure, case.target.unit)
-    return f"{case.name:<16} {figure:>9} {case.target!s:>9}  {verdict.word:<7}  {found.ran:<6}  {sides}{note}"
+def _one(case: Case, done: dict[str, Verdict], setting: Setting, budget: Budget) -> Verdict:
+    for name in case.needs:
+        if name not in done or done[name].finding is None:
+            how = done[name].word if name in done else "left out"
+            return Verdict(case, "not run", why=f"{name} before it: {how}")
+    over = budget.refuses(case.planned)
+    if over:
+        return Verdict(case, "not run", why=over)
+    try:
+        with stopped_after(budget.left()):
+            return judge(case, setting)
+    except TimeIsUp:
+        return Verdict(case, "not run", why="the run's time was up before it had ended")
+    except Exception as error:  # a bug, or memory that ran out: the other cases go on without it
+        traceback.print_exc()
+        first = (str(error).strip().splitlines() or [""])[0]
+        return Verdict(case, "FAILED", why=f"{type(error).__name__}: {first}"[:200])
 
 
-def _size(value: float, unit: str) -> str:
-    if unit == "MiB":
-        return f"{value:.1f} MiB"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.3g} ms"
+def _free(setting: Setting) -> None:
+    """Give memory back that the next case may need."""
+    if setting.device != "cpu":
+        import gc
 
+        import torch
 
-def record(verdict: Verdict) -> dict[str, Any]:
-    """One case for JSON."""
-    case, found = verdict.case, verdict.finding
-    made: dict[str, Any] = {
-        "name": case.name, "what": case.what, "verdict": verdict.word, "unit": case.target.unit,
-        "target": case.target.value, "at_least": case.target.at_least,
-    }  # fmt: skip
-    if found is None:
-        return made | {"why": verdict.why}
-    return made | {
-        "figure": found.figure,
-        "sides": dict(found.sides),
-        "sides_unit": found.unit,
-        "note": found.note,
-        "ran": found.ran,
-    }
-
-
-def summary(verdicts: Sequence[Verdict], seconds: float) -> str:
-    """How many ended how."""
-    words = [verdict.word for verdict in verdicts]
-    counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-    return f"{len(words)} cases in {seconds:.0f} s: {counted}"
-
-
-def status(verdicts: Sequence[Verdict]) -> int:
-    """0 where all is met, 1 where something was missed or wrong, 2 where something did not run."""
-    words = {verdict.word for verdict in verdicts}
-    if words & {"MISSED", "WRONG"}:
-        return FOUND
-    return COULD_NOT_RUN if "not run" in words else FINE
+        gc.collect()
+        torch.cuda.empty_cache()

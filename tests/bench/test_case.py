@@ -6,7 +6,6 @@ import time
 import pytest
 import torch
 
-from attnbook.bench import case as room
 from attnbook.bench.case import (
     CannotRun,
     Case,
@@ -130,7 +129,51 @@ def test_quick_sizes_are_an_eighth():
     assert Setting().length(16_384) == 16_384
 
 
-def test_another_device_is_waited_for(monkeypatch):
-    """Timing a GPU ends when it has done the work, not when it has been told."""
-    assert room.synchroniser("cpu")() is None
-    assert room.synchroniser("cuda") is torch.cuda.synchronize
+def test_a_target_for_one_card_is_asked_of_that_card_only():
+    """Elsewhere the case is measured and judged by nothing; a case that asks nothing is never missed."""
+    asked = Target(353.0, unit="TFLOP/s", card="H200")
+    case = Case("forward", "made up", asked, lambda setting: Finding(300.0, {}))
+    assert str(asked) == "≥ 353.0 TFLOP/s"
+    assert judge(case, Setting(seconds=0.0, machine="NVIDIA H200")).word == "MISSED"
+    assert judge(case, Setting(seconds=0.0, machine="NVIDIA A100-SXM4-40GB")).word == "measured"
+    nothing = Target(None, unit="GB/s")
+    assert (str(nothing), nothing.met(0.0), nothing.met(math.nan)) == ("–", True, False)
+    assert judge(Case("copy", "made up", nothing, lambda setting: Finding(1.0, {})), QUICK).word == "measured"
+
+
+def test_the_spread_of_a_median_shrinks_with_rounds_and_ignores_a_slow_one():
+    """As a part of the median; about the standard deviation of medians of so many normal times."""
+    generator = torch.Generator().manual_seed(0)
+    times = 1 + 0.1 * torch.randn(200, 100, generator=generator)
+    medians = times.median(1).values.std().item()
+    spreads = [Times({"a": row.tolist()}).spread("a") for row in times]
+    assert sum(spreads) / len(spreads) == pytest.approx(medians, rel=0.2)
+    assert Times({"a": [1.0, 1.1, 1.2, 99.0, 1.1]}).spread("a") < 0.1
+    assert Times({"a": [2.0, 2.0, 2.0]}).spread("a") == 0.0
+
+
+class Steps:
+    """A clock that a test moves: every call takes as long as its name is told to."""
+
+    def __init__(self, **seconds):
+        self.seconds, self.at = seconds, 0.0
+
+    def now(self):
+        return self.at
+
+    def wait(self):
+        pass
+
+    def time(self, run):
+        took = self.seconds[run()]
+        self.at += took
+        return took
+
+
+def test_times_come_from_the_clock_that_is_given():
+    """Rounds end when its time has passed, not the wall's."""
+    clock = Steps(ours=0.25, other=1.0)
+    times = in_turns({"ours": lambda: "ours", "other": lambda: "other"}, Setting(seconds=5.0, timer=clock))
+    assert times.medians() == {"ours": 0.25, "other": 1.0}
+    assert times.ratio("other", "ours") == 4.0
+    assert len(times.rounds["ours"]) == 5  # 1.25 s each: the fifth begins within 5 s and ends beyond

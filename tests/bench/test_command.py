@@ -1,4 +1,4 @@
-"""The table, JSON, names and exit statuses of `python -m attnbook.bench`."""
+"""The table, JSON, names, records and exit statuses of `attnbook bench`."""
 
 import json
 import os
@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from attnbook import cli
 from attnbook.bench import suite
 from attnbook.bench.case import CannotRun, Case, Disagree, Finding, Target
 from attnbook.bench.command import main
@@ -65,6 +67,7 @@ def test_the_table_says_figure_target_verdict_and_sides(cases, capsys):
     first, head, fine, slow, absent, last = out.splitlines()
     assert first.startswith("device cpu, threads ")
     assert "torch " in first
+    assert "machine " in first
     assert "OMP_WAIT_POLICY " in first
     assert head.split() == ["case", "figure", "asked", "verdict", "ran", "medians"]
     assert fine.split(maxsplit=6) == ["fine", "2.50x", "≥", "2.00x", "ok", "tiled", "a 500 ms, b 1.25 s"]
@@ -95,16 +98,17 @@ def test_only_runs_the_cases_that_are_named(cases, capsys):
     assert main(["--only", "window"]) == 0
     assert "slow" not in capsys.readouterr().out
     assert main(["--only", "windwo"]) == 2
-    assert capsys.readouterr().err == "bench: no case is called windwo; there are window-a, window-b, slow\n"
+    assert capsys.readouterr().err == "python -m attnbook.bench: no case is called windwo; there are window-a, window-b, slow\n"
     assert main(["--list"]) == 0
-    assert capsys.readouterr().out.splitlines()[2] == "slow             made up"
+    assert capsys.readouterr().out.splitlines()[2] == "slow      made up"
 
 
-def test_a_device_that_is_not_here(cases, capsys):
-    """Could not run, and says so."""
-    cases(fixed("x", 2.5))
-    assert main(["--device", "cuda:99"]) == 2
-    assert capsys.readouterr().err == "bench: device 'cuda:99' is not here\n"
+def test_a_device_that_is_not_here(monkeypatch, capsys):
+    """Could not run, and says so in one line."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert cli.main(["bench", "--device", "cuda:99"]) == 2
+    said = f"attnbook bench: device 'cuda:99' is not here: torch {torch.__version__} finds no CUDA device\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_a_fresh_process_sets_how_threads_wait_before_torch_is_loaded():
