@@ -14,6 +14,7 @@ from torch import Tensor
 from attnbook.kernels import outputs
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, forward_config, padded
+from attnbook.kernels.variant import ALWAYS
 
 
 def attention_forward(
@@ -87,35 +88,49 @@ def launch(call: Call, out: Tensor, lse: Tensor) -> None:
         forward_kernel,
     )  # Triton, which a call needs and an import does not
 
+    given, constants, config = prepare(call, out, lse)
+    programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
+    if programs:
+        options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
+        forward_kernel[(programs,)](**given, **constants, **options)
+
+
+def prepare(call: Call, out: Tensor, lse: Tensor) -> tuple[dict[str, Any], dict[str, Any], Config]:
+    """The kernel's arguments and its constants, by the names of its parameters, and how it is cut."""
     sizes = call.sizes
     config = forward_config(sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
-    q_tiles = -(-sizes.t_q // config.tile_q)
-    programs = q_tiles * sizes.n_heads * sizes.b
-    if programs == 0:
-        return
-    forward_kernel[(programs,)](
-        **arguments(call, out, lse, q_tiles, config), **constants(call, config),
-        num_warps=config.num_warps, num_stages=config.num_stages,
-    )  # fmt: skip
-
-
-def arguments(call: Call, out: Tensor, lse: Tensor, q_tiles: int, config: Config) -> dict[str, Any]:
-    """What the kernel is given, by the names of its parameters."""
-    packed = call.packing is not None
+    head_tile, value_tile = padded(sizes.head_dim), padded(sizes.d_v)
+    described = config.descriptors and takes_descriptor(call, call.k) and takes_descriptor(call, call.v)
     tensors = {"q": call.q, "k": call.k, "v": call.v, "out": out, "lse": lse}
-    found: dict[str, Any] = dict(tensors)
+    given: dict[str, Any] = dict(tensors)
     for name, x in tensors.items():
-        found |= strides_of(name, x, packed=packed)
-    return found | call.arguments() | {"k_tiles": None, "v_tiles": None, "q_tiles": q_tiles}
-
-
-def constants(call: Call, config: Config) -> dict[str, Any]:
-    """What the kernel is compiled for."""
-    return call.constants() | {
-        "HEAD_TILE": padded(call.sizes.head_dim),
-        "VALUE_TILE": padded(call.sizes.d_v),
+        given |= strides_of(name, x, packed=call.packing is not None)
+    given |= call.arguments()
+    given["k_tiles"] = descriptor(call.k, config.tile_k, head_tile) if described else None
+    given["v_tiles"] = descriptor(call.v, config.tile_k, value_tile) if described else None
+    given["q_tiles"] = -(-sizes.t_q // config.tile_q)
+    constants = call.constants() | {
+        "HEAD_TILE": head_tile,
+        "VALUE_TILE": value_tile,
         "TILE_Q": config.tile_q,
         "TILE_K": config.tile_k,
-        "HAS_DESCRIPTORS": config.descriptors,
-        "WARP_SPECIALIZE": config.warp_specialize,
+        "HAS_DESCRIPTORS": described,
+        "WARP_SPECIALIZE": described and config.warp_specialize,
     }
+    return given, constants, config
+
+
+def takes_descriptor(call: Call, x: Tensor) -> bool:
+    """Can whole tiles of (b, h, t, d) be copied by the hardware? Rows lie at multiples of 16 bytes, nothing is repeated.
+
+    A packed sequence ends where the next begins, which a descriptor of the whole does not know: pointers there.
+    """
+    aligned = x.data_ptr() % 16 == 0 and all(stride * x.element_size() % 16 == 0 for stride in x.stride()[:3])
+    return call.packing is None and aligned and x.stride(3) == 1 and min(x.shape) > 0 and min(x.stride()) > 0
+
+
+def descriptor(x: Tensor, rows: int, columns: int) -> Any:
+    """A descriptor of (b, h, t, d), for tiles of so many rows of one head."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, columns])

@@ -7,8 +7,8 @@ top + log₂ total the log-sum-exp: a row of scores never exists as a whole.
 
 What stands out:
 
-- The walk has parts: tiles at the far edge of the window, tiles that every row sees whole, tiles at the diagonal or at
-  the end of the keys. Only the outer parts pay for hiding, and tiles that no row sees are in none.
+- The walk has parts: first the tiles that every row sees whole, then those at the edges (the diagonal, the far end of
+  the window, the last keys). Only the second part pays for hiding, and tiles that no row sees are in none.
 - Query heads share keys by a division: head h reads key head h // group, and nothing is repeated in memory.
 - A NaN in a value that a query may not see must not reach it, and 0 · NaN is NaN. The walk does not care; where its
   result holds a NaN, it is done again, slowly and carefully, as its last part.
@@ -39,10 +39,9 @@ from attnbook.kernels.tiles import (
     store_tile,
 )
 
-FAR_EDGE: tl.constexpr = tl.constexpr(0)
-WHOLE: tl.constexpr = tl.constexpr(1)
-NEAR_EDGE: tl.constexpr = tl.constexpr(2)
-AGAIN: tl.constexpr = tl.constexpr(3)
+WHOLE: tl.constexpr = tl.constexpr(0)
+EDGES: tl.constexpr = tl.constexpr(1)
+AGAIN: tl.constexpr = tl.constexpr(2)
 """The parts of a walk, in order."""
 
 FEW: tl.constexpr = tl.constexpr(16)
@@ -103,7 +102,7 @@ def forward_kernel(
     q_tile = load_tile(q, rows, t_q, q_stride_t, q_stride_d, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
     slope = tl.load(slopes + offset(sequence, slope_stride_b) + offset(head, slope_stride_h)) if HAS_ALIBI else 0.0
 
-    # The keys that some of them see, from `begin` up to `end`, and those that all see, in whole tiles.
+    # Some row sees the keys from `begin` up to `end`; all see those from `whole_begin` up to `whole_end`, in whole tiles.
     earliest = tile * TILE_Q + t_kv - t_q
     latest = tl.minimum((tile + 1) * TILE_Q, t_q) - 1 + t_kv - t_q
     begin, whole_begin, whole_end, end = 0, 0, t_kv // TILE_K * TILE_K, t_kv
@@ -114,6 +113,8 @@ def forward_kernel(
         begin = tl.maximum(earliest - window + 1, 0) // TILE_K * TILE_K
         whole_begin = tl.cdiv(tl.maximum(latest - window + 1, 0), TILE_K) * TILE_K
         whole_end = tl.maximum(whole_begin, whole_end)
+    if MASK_KIND != NO_MASK:  # which may hide anything
+        whole_end = whole_begin
 
     # Before the first key. A sink is a key that all have seen, without a value.
     sink = tl.load(sinks + offset(head, sink_stride_h)) * LOG2E if HAS_SINKS else float("-inf")
@@ -122,20 +123,24 @@ def forward_kernel(
     average = tl.zeros((TILE_Q, VALUE_TILE), tl.float32)
 
     MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
-    for part in tl.static_range(FAR_EDGE if HAS_WINDOW else WHOLE, AGAIN + 1 if MAY_HIDE else AGAIN):
-        part_begin, part_end = begin, tl.minimum(whole_begin, end)
-        if part == WHOLE:
-            part_begin, part_end = whole_begin, whole_end
-        if part == NEAR_EDGE:
-            part_begin, part_end = whole_end, end
+    for part in tl.static_range(WHOLE if MASK_KIND == NO_MASK else EDGES, AGAIN + 1 if MAY_HIDE else AGAIN):
+        first, last, jump = whole_begin, whole_end, 0
+        if part == EDGES:  # whole tiles are jumped over
+            jump = whole_end - whole_begin
+            first, last = begin, end - jump
         if part == AGAIN:  # from the beginning, if there is reason to; else no tile at all
-            spoilt = tl.max((average != average).to(tl.int32)) == 1
-            part_begin, part_end = begin, tl.where(spoilt, end, begin)
+            spoilt = tl.max(tl.max((average != average).to(tl.int32), 1), 0) == 1
+            first, last = begin, tl.where(spoilt, end, begin)
             top = tl.where(spoilt, sink, top)
             total = tl.where(spoilt, tl.where(top == float("-inf"), 0.0, 1.0), total)
             average = tl.where(spoilt, 0.0, average)
 
-        for key in tl.range(part_begin, part_end, FEW if part == AGAIN else TILE_K):
+        for at in tl.range(
+            first, last, FEW if part == AGAIN else TILE_K, warp_specialize=WARP_SPECIALIZE and part == WHOLE
+        ):
+            key = at
+            if part == EDGES:
+                key = tl.where(at < whole_begin, at, at + jump)
             keys = key + tl.arange(0, FEW if part == AGAIN else TILE_K)  # (TILE_K,)
             key_at = keys[None, :]  # (1, TILE_K)
 
