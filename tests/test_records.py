@@ -122,6 +122,18 @@ def test_a_recorded_value_carries_device_date_and_source(book):
     assert recorded("flash.fits", book / "records" / "flash.json", "fits").value is True
 
 
+def test_a_record_may_say_what_it_lacks(book):
+    """By name, with the reason; a record that lacks nothing need not say so, and one that says it wrongly is refused."""
+    path = book / "records" / "flash.json"
+    assert Record.load(path).missing == {}
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"missing": {"backward": "no time was left"}}))
+    assert Record.load(path).missing == {"backward": "no time was left"}
+    path.write_text(json.dumps(data | {"missing": {"backward": None}}))
+    with pytest.raises(RecordError, match=r"missing\.backward: expected a text, got None"):
+        Record.load(path)
+
+
 def test_a_record_is_stale_when_a_source_says_something_else_or_is_gone(book):
     """A comment does not make it so."""
     kernel = book.parent / "kernel.py"

@@ -72,9 +72,9 @@ class Recorder:
         """Write the record -> what was written, what it replaces and what it lacks, in words."""
         if not any(verdict.finding for verdict in verdicts):
             return f"no record: nothing was measured, and {_short(self.path)} is as it was"
-        self.path.write_text(self._text(verdicts), encoding="utf-8")
-        self.unfinished.unlink(missing_ok=True)
-        made = Record.load(self.path)  # what the book would refuse shows now
+        self.unfinished.write_text(self._text(verdicts), encoding="utf-8")
+        made = Record.load(self.unfinished)  # what the book would refuse replaces nothing
+        self.unfinished.replace(self.path)
         said = [f"wrote {_short(self.path)}: {len(made.values)} values"]
         if self.before is not None:
             gone = [key for key in self.before.values if key not in made.values]

@@ -98,7 +98,10 @@ def test_only_runs_the_cases_that_are_named(cases, capsys):
     assert main(["--only", "window"]) == 0
     assert "slow" not in capsys.readouterr().out
     assert main(["--only", "windwo"]) == 2
-    assert capsys.readouterr().err == "python -m attnbook.bench: no case is called windwo; there are window-a, window-b, slow\n"
+    assert (
+        capsys.readouterr().err
+        == "python -m attnbook.bench: no case is called windwo; there are window-a, window-b, slow\n"
+    )
     assert main(["--list"]) == 0
     assert capsys.readouterr().out.splitlines()[2] == "slow      made up"
 
