@@ -9,6 +9,7 @@ gradients by one program that goes through all its rows. An expert without rows 
 """
 
 # Bodies of kernels are Triton, which has no types to check.
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def token_gradient_kernel(
     TILE_ROWS: tl.constexpr, TILE_D: tl.constexpr, STEP_F: tl.constexpr, EXPERTS: tl.constexpr,
     GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """out (n, d) = d_gate w_gateᵀ + d_up w_upᵀ of each sorted row: what it adds to its token's gradient."""
+    """The rows (n, d) = d_gate w_gateᵀ + d_up w_upᵀ of each sorted row: what it adds to its token's gradient."""
     n_d_tiles = tl.cdiv(d, TILE_D)
     program = tl.program_id(0)
     row_tile, d_tile = tl.swizzle2d(program // n_d_tiles, program % n_d_tiles, n_row_tiles, n_d_tiles, GROUP)

@@ -8,6 +8,7 @@ ties decided. Above, the score as an integer that is ordered as floats are; belo
 """
 
 # Bodies of kernels are Triton, which has no types to check.
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def ordered(score):
 def choose_kernel(
     wanted, experts, t, n_experts, top_k, TILE_TOKENS: tl.constexpr, EXPERTS: tl.constexpr
 ):  # fmt: skip
-    """experts (t, k) int64: the k largest columns of wanted (t, e), the largest first."""
+    """Fills experts (t, k) int64: the k largest columns of wanted (t, e), the largest first."""
     token = (tl.program_id(0) * TILE_TOKENS + tl.arange(0, TILE_TOKENS)).to(tl.int64)
     number = tl.arange(0, EXPERTS)
     there = (token < t)[:, None] & (number < n_experts)[None, :]

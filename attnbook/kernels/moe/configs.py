@@ -41,7 +41,7 @@ GROUP = 8
 
 def sort() -> Tiles:
     """For `count_kernel` and `place_kernel`: assignments in a tile, each compared with each."""
-    return Tiles(128, 128)
+    return Tiles(64, 64)
 
 
 def choose(n_experts: int) -> Tiles:
@@ -58,37 +58,52 @@ def combine(d: int) -> Tiles:
 
 def gate_up(target: Target, itemsize: int, rows_each: int, d: int, f: int) -> Product:
     """For `gate_up_kernel`: two accumulators; rows_each is the mean number of rows of an expert."""
-    return _product(target, itemsize, rows_each, f, d, accumulators=2)
+    return _product(target, itemsize, (rows_each, f, d), most=(128, 128, 64), on_ampere=(128, 64, 32))
 
 
 def down(target: Target, itemsize: int, rows_each: int, d: int, f: int) -> Product:
     """For `down_kernel`."""
-    return _product(target, itemsize, rows_each, d, f, accumulators=1)
+    return _product(target, itemsize, (rows_each, d, f), most=(128, 128, 64), on_ampere=(128, 128, 32))
 
 
 def hidden_gradient(target: Target, itemsize: int, rows_each: int, d: int, f: int) -> Product:
     """For `hidden_gradient_kernel`: three accumulators, five tiles read a step."""
-    return _product(target, itemsize, rows_each, f, d, accumulators=3)
+    return _product(target, itemsize, (rows_each, f, d), most=(128, 64, 64), on_ampere=(64, 64, 32))
 
 
 def token_gradient(target: Target, itemsize: int, rows_each: int, d: int, f: int) -> Product:
     """For `token_gradient_kernel`: one accumulator, four tiles read a step."""
-    return _product(target, itemsize, rows_each, d, f, accumulators=2)
+    return _product(target, itemsize, (rows_each, d, f), most=(128, 128, 64), on_ampere=(128, 128, 32))
 
 
 def matrix_gradient(target: Target, itemsize: int, rows_each: int, n_left: int, n_right: int) -> Product:
-    """For `matrix_gradient_kernel`: the result is an expert's matrix, the inner axis are its rows."""
-    return _product(target, itemsize, n_left, n_right, rows_each, accumulators=1)
+    """For `matrix_gradient_kernel`: the result is an expert's matrix, the inner axis are its rows.
+
+    More stages than the others: which token a row belongs to is read first, some steps ahead of the row itself.
+    """
+    most, on_ampere = (128, 128, 64), (128, 128, 32)
+    return _product(target, itemsize, (n_left, n_right, rows_each), most=most, on_ampere=on_ampere, num_stages=5)
 
 
-def _product(target: Target, itemsize: int, rows: int, columns: int, depth: int, *, accumulators: int) -> Product:
-    """Tiles no larger than the sizes need, and no smaller than 16, the least that the matrix units take."""
+def _product(
+    target: Target,
+    itemsize: int,
+    sizes: tuple[int, int, int],
+    *,
+    most: tuple[int, int, int],
+    on_ampere: tuple[int, int, int],
+    num_stages: int = 3,
+) -> Product:
+    """Tiles no larger than the sizes (rows, columns, inner) need, and no smaller than 16, the matrix units' least.
+
+    Ampere's instructions take both factors from registers, Hopper's and Blackwell's from shared memory: smaller there.
+    """
     if itemsize == 4:  # no matrix unit takes float32 as it is: ordinary multiplications, small tiles
-        most, stages, warps = (64, 64 if accumulators == 1 else 32, 16), 2, 4
-    else:
-        most, stages, warps = (128, 128 if accumulators < 3 else 64, 64), 3, 8
-    cut = [max(16, min(limit, power_of_2(size))) for limit, size in zip(most, (rows, columns, depth), strict=True)]
-    return Product(cut[0], cut[1], cut[2], warps, stages, target.has_descriptors)
+        most, num_stages = (64, 64, 16), 2
+    elif not (target.has_descriptors or target.interpreted):
+        most, num_stages = on_ampere, max(num_stages, 4)  # smaller steps, so more of them on their way
+    rows, columns, step = (max(16, min(limit, power_of_2(size))) for limit, size in zip(most, sizes, strict=True))
+    return Product(rows, columns, step, 8, num_stages, target.has_descriptors)
 
 
 def power_of_2(size: int) -> int:

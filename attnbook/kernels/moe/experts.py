@@ -95,7 +95,7 @@ def experts_backward(
 
 
 def gate_up(call: Call) -> Tensor:
-    """hidden (n, f), sorted."""
+    """The hidden layer (n, f), sorted."""
     hidden = outputs.empty((call.n, call.f), call.x)
     tiles = configs.gate_up(*call.of_rows)
     gate, up, descriptors = _read(tiles, (call.w_gate, call.w_up), (tiles.step, tiles.columns))
@@ -109,7 +109,7 @@ def gate_up(call: Call) -> Tensor:
 
 
 def down(call: Call, hidden: Tensor) -> Tensor:
-    """out (n, d), sorted: every expert's answer, its weight not yet applied."""
+    """The rows (n, d), sorted: every expert's answer, its weight not yet applied."""
     out = outputs.empty((call.n, call.d), call.x)
     tiles = configs.down(*call.of_rows)
     matrix, descriptors = _read(tiles, (call.w_down,), (tiles.step, tiles.columns))
@@ -236,7 +236,7 @@ def check(x: Tensor, experts: Tensor, weights: Tensor, w_gate: Tensor, w_up: Ten
 
 
 def rows_together(x: Tensor) -> Tensor:
-    """x itself where each row's components lie one after another; else a copy."""
+    """The tensor itself where each row's components lie one after another; else a copy."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

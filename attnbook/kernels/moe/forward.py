@@ -9,6 +9,7 @@ added up in float32.
 """
 
 # Bodies of kernels are Triton, which has no types to check.
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def gate_up_kernel(
     TILE_ROWS: tl.constexpr, TILE_F: tl.constexpr, STEP_D: tl.constexpr, EXPERTS: tl.constexpr,
     GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """hidden (n, f) = silu(x w_gate) · x w_up of each sorted row; x (t, d), w_gate and w_up (e, d, f)."""
+    """Fills hidden (n, f) = silu(x w_gate) · x w_up of each sorted row; x (t, d), w_gate and w_up (e, d, f)."""
     n_f_tiles = tl.cdiv(f, TILE_F)
     program = tl.program_id(0)
     row_tile, f_tile = tl.swizzle2d(program // n_f_tiles, program % n_f_tiles, n_row_tiles, n_f_tiles, GROUP)
@@ -57,7 +58,7 @@ def down_kernel(
     TILE_ROWS: tl.constexpr, TILE_D: tl.constexpr, STEP_F: tl.constexpr, EXPERTS: tl.constexpr,
     GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """out (n, d) = hidden (n, f) w_down (e, f, d), each sorted row by its own expert."""
+    """Fills out (n, d) = hidden (n, f) w_down (e, f, d), each sorted row by its own expert."""
     n_d_tiles = tl.cdiv(d, TILE_D)
     program = tl.program_id(0)
     row_tile, d_tile = tl.swizzle2d(program // n_d_tiles, program % n_d_tiles, n_row_tiles, n_d_tiles, GROUP)
@@ -81,7 +82,7 @@ def combine_kernel(
     out, place, weights, y, t, d, top_k,
     TILE_TOKENS: tl.constexpr, TILE_D: tl.constexpr, WEIGHTED: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """y (t, d) = Σ over a token's k slots of weight · the slot's sorted row of out (n, d); a dropped slot gives 0.
+    """Fills y (t, d) = Σ over a token's slots of weight · the slot's row of out (n, d); a dropped slot gives 0.
 
     Always added up in the order of the slots, in float32. Without WEIGHTED every weight is 1: so the gradients of a
     token come together. place and weights (t, k) are contiguous.

@@ -12,6 +12,7 @@ move every assignment several times; here each is written once.)
 """
 
 # Bodies of kernels are Triton, which has no types to check.
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def rank_in_tile(expert, TILE: tl.constexpr):
 
 @triton.jit
 def count_kernel(experts, counts, n, n_experts, TILE: tl.constexpr):
-    """counts (tiles, e): how many assignments of each tile go to each expert. The others' zeros are there already."""
+    """Fills counts (tiles, e): how many assignments of each tile go to each expert; 0 is there already."""
     tile = tl.program_id(0)
     expert = load_experts(experts, tile.to(tl.int64) * TILE + tl.arange(0, TILE), n, n_experts)
     rank, is_last = rank_in_tile(expert, TILE)

@@ -12,6 +12,7 @@ tile finds out whose it is from `tile_bounds`; nobody waits for the numbers to r
 """
 
 # Bodies of kernels are Triton, which has no types to check.
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
