@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from attnbook import reference, tiled
-from attnbook.api import operators, sdpa
+from attnbook.api import kernels, operators, sdpa, shortcut
 from attnbook.api.autocast import is_on
 from attnbook.api.call import Call, brought, checked, not_dense
 from attnbook.api.choose import check_library, choose
@@ -47,7 +48,7 @@ def attention(
     - `scale` (1/√d where None), then `softcap` c as c · tanh(s / c), then `alibi_slopes` (h,) or (b, h), then the mask.
     - `sinks` (h,): one score more a row, without a value. They and the slopes may be lists or NumPy arrays, too.
     - `impl`: `"reference"` (to be read; NumPy arrays too), `"tiled"`, `"sdpa"` (torch's own), `"auto"`, which
-      `explain` tells you more about, or `"triton"`, whose kernels this version does not have yet.
+      `explain` tells you more about, or `"triton"` (kernels for NVIDIA GPUs; float32 and shorter, d and d_v up to 256).
 
     A query that sees no key gets output 0, lse −inf (with a sink: the sink) and gradients 0. A NaN stays in the rows
     that may see it. Inside `torch.autocast`, q, k, v are cast to its dtype, as torch does before its own attention.
@@ -57,6 +58,10 @@ def attention(
 
     The formula, its parts and their sources: `attnbook.reference.attention`.
     """
+    if impl == "auto" and window is alibi_slopes is softcap is sinks is None and not return_lse:
+        out = None if is_dynamo_compiling() else shortcut.ordinary(q, k, v, mask, is_causal, scale)
+        if out is not None:
+            return out
     if not isinstance(q, Tensor):
         alibi_slopes, sinks = brought("alibi_slopes", alibi_slopes, q), brought("sinks", sinks, q)
         options = {
@@ -67,12 +72,8 @@ def attention(
         return reference.attention(q, k, v, **options)
     if q.is_nested or q.layout != torch.strided:
         raise not_dense("q", q)
-    if impl == "auto" and window is alibi_slopes is softcap is sinks is None and not return_lse:
-        out = None if torch.compiler.is_compiling() else sdpa.shortcut(q, k, v, mask, is_causal, scale)
-        if out is not None:
-            return out
     call = checked(q, k, v, mask, is_causal, window, alibi_slopes, softcap, sinks, scale, return_lse)
-    if impl == "auto" and return_lse and (found := sdpa.shortcut_with_lse(call)) is not None:
+    if impl == "auto" and return_lse and (found := shortcut.with_lse(call)) is not None:
         return found
     took = choose(call, impl).impl
     return run(call, took, clean=True if impl == "auto" else None)
@@ -80,7 +81,9 @@ def attention(
 
 def run(call: Call, impl: str, *, clean: bool | None) -> Any:
     """Hand a checked call to the implementation of this name; `clean`: `sdpa.run` needs not look at values again."""
-    if impl == "auto" or (impl == "tiled" and (traced(call.q) or is_on(call.q))):
+    if impl == "triton" and not (traced(call.q) or call.needs_grad):
+        return _run_kernels(call)
+    if impl in ("auto", "triton") or (impl == "tiled" and (traced(call.q) or is_on(call.q))):
         return _run_operator(call, impl)
     if impl == "sdpa" and call.return_lse:
         return _run_operator(call._replace(mask=sdpa.hiding_with_infinity(call)), "auto")
@@ -93,6 +96,14 @@ def run(call: Call, impl: str, *, clean: bool | None) -> Any:
         if impl == "reference":
             return reference.attention(call.q, call.k, call.v, **call.options)
     raise AssertionError(f"{impl!r} was chosen, and nothing here runs it")  # no name falls through to another
+
+
+def _run_kernels(call: Call) -> Any:
+    """The Triton kernels without an operator around them, where no gradient will be asked for: less to do for a CPU."""
+    how = {"is_causal": call.is_causal, "window": call.window, "softcap": call.softcap, "scale": call.scale}
+    with uncast(call.q):
+        out, lse = kernels.forward(call.sizes, call.q, call.k, call.v, call.mask, call.alibi_slopes, call.sinks, **how)
+    return (out, lse) if call.return_lse else out
 
 
 def _run_operator(call: Call, impl: str) -> Any:

@@ -42,6 +42,12 @@ class Call(NamedTuple):
         return self.mask is not None or self.window is not None or (self.is_causal and self.sizes.t_q > 1)
 
     @property
+    def needs_grad(self) -> bool:
+        """Will a backward pass be possible?"""
+        given = (self.q, self.k, self.v, self.mask, self.alibi_slopes, self.sinks)
+        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
+
+    @property
     def options(self) -> dict[str, Any]:
         """All but q, k, v, as the reference and the tiles take them."""
         return {name: getattr(self, name) for name in Call._fields[3:-1]}

@@ -1,19 +1,25 @@
 """Which implementation runs: by name, or by what was measured.
 
 An explicit choice never falls back: it runs, or `BackendUnavailable` says what is missing. `"auto"` takes torch's own
-attention where that does the job right and fastest, and the tiles elsewhere; `explain` tells which, and why not the
-others. Both ask the functions below, so that what is said is what runs.
+attention where that does the job right and fastest, and elsewhere, of those that can, the first of `LEFT`: on a GPU the
+Triton kernels and then the tiles, on a CPU the tiles. `explain` tells which, and why not the others. Both ask the
+functions below, so that what is said is what runs.
+
+On a GPU, too, torch's own comes first wherever `unfit` has nothing against it, because no record of ours says that the
+kernels are as fast there. Where one does, the rule is widened in `unfit`: a reason of its own, for the calls that the
+record measured, in the place where the reasons for windows and slopes stand. Triton's interpreter is for checking the
+kernels, and never chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnbook.api import flash, sdpa
+from attnbook.api import flash, kernels, sdpa
 from attnbook.api.call import Call
 from attnbook.api.flash import HALF, REGISTER, how_of
 from attnbook.api.traced import forward_mode, traced, transformed, vmapped
@@ -23,10 +29,11 @@ from attnbook.tiled.decode import takes_decode
 
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa", "triton")
 
-NO_KERNELS = (
-    "triton needs a CUDA device, or its interpreter where TRITON_INTERPRET=1 asks for it, and kernels: they come with "
-    "attnbook.kernels, which this version lacks"
-)
+LEFT = {"cuda": ("triton", "tiled", "reference")}
+"""What "auto" asks in turn where torch's own is not the one to take, by the kind of device."""
+
+ELSEWHERE = ("tiled", "reference")
+"""The same for all other devices."""
 
 
 class Choice(NamedTuple):
@@ -63,16 +70,29 @@ def choose(call: Call, impl: str) -> Choice:
     instead = unfit(call)
     if instead is None:
         return SDPA if not call.return_lse else WITH_LSE
-    missing = unavailable(call, "tiled")
-    if missing is None:
-        return Choice("tiled", instead)
-    if unavailable(call, "reference") is None:
-        return Choice("reference", f"{instead}; {missing}")
-    raise BackendUnavailable(f"{instead}; {missing}")
+    if traced(call.q) and call.q.is_cuda and unavailable(call, "triton") is None:
+        return LATER_ON_A_GPU
+    return first(LEFT.get(call.q.device.type, ELSEWHERE), lambda impl: unavailable(call, impl), instead)
+
+
+def first(names: Sequence[str], missing: Callable[[str], str | None], instead: str) -> Choice:
+    """The first of these that lacks nothing, because of `instead`; BackendUnavailable where all lack something."""
+    reasons = [instead]
+    for impl in names:
+        lacks = missing(impl)
+        if lacks is None:
+            return Choice(impl, "; ".join(reasons))
+        reasons.append(lacks)
+    raise BackendUnavailable("; ".join(reasons))
 
 
 SDPA = Choice("sdpa", "torch's own attention does this job, and nothing here is faster at it")
 WITH_LSE = Choice("sdpa", "torch's own flash kernel does this job, and returns the lse below its public function")
+LATER_ON_A_GPU = Choice(
+    "auto",
+    "torch's own is not for this call, and what runs is known when it does: the operator attnbook::attention takes the "
+    "Triton kernels if they run there, and else the tiles",
+)
 LATER = Choice(
     "auto",
     "here are no values to look at, so the operator attnbook::attention chooses when it runs: torch's own flash kernel "
@@ -87,38 +107,36 @@ class Packed(NamedTuple):
     unfit: str | None
 
 
-def choose_varlen(q: Tensor, impl: str, sdpa: Packed) -> Choice:
+def choose_varlen(q: Tensor, v: Tensor, impl: str, sdpa: Packed) -> Choice:
     """What runs a call on packed sequences; raises as `choose` does."""
     if impl != "auto":
-        missing = unavailable_varlen(q, impl, sdpa)
+        missing = unavailable_varlen(q, v, impl, sdpa)
         if missing is None:
             return Choice(impl, BY_NAME)
         raise BackendUnavailable(missing)
     instead = sdpa.lacking or sdpa.unfit
     if instead is None:
         return Choice("sdpa", "torch's own attention, once for each batch of sequences of equal length")
-    missing = unavailable_varlen(q, "tiled", sdpa)
-    if missing is None:
-        return Choice("tiled", f"it calculates the blocks of each sequence and nothing between sequences; {instead}")
-    if unavailable_varlen(q, "reference", sdpa) is None:
-        return Choice("reference", missing)
-    raise BackendUnavailable(missing)
+    if traced(q) and q.is_cuda and unavailable_varlen(q, v, "triton", sdpa) is None:
+        return LATER_ON_A_GPU
+    why = f"it calculates the blocks of each sequence and nothing between sequences; {instead}"
+    return first(LEFT.get(q.device.type, ELSEWHERE), lambda impl: unavailable_varlen(q, v, impl, sdpa), why)
 
 
 BY_NAME = "it was asked for by name"
 
 
-def unavailable_varlen(q: Tensor, impl: str, sdpa: Packed) -> str | None:
+def unavailable_varlen(q: Tensor, v: Tensor, impl: str, sdpa: Packed) -> str | None:
     """Why the implementation of this name cannot run a call on packed sequences; None where it can."""
     if impl == "triton":
-        return NO_KERNELS
+        return kernels.unavailable(q, q.shape[2], v.shape[2])
     return sdpa.lacking if impl == "sdpa" else _unwatched(q, impl)
 
 
 def unavailable(call: Call, impl: str) -> str | None:
     """Why the implementation of this name cannot run this call; None where it can."""
     if impl == "triton":
-        return NO_KERNELS
+        return kernels.unavailable(call.q, call.sizes.head_dim, call.sizes.d_v)
     if impl == "sdpa" and (lacking := sdpa.lacks(call)) is not None:
         return lacking
     if impl == "sdpa" and call.return_lse:
@@ -212,30 +230,43 @@ def others(call: Call, took: str) -> Iterator[tuple[str, str]]:
     for impl in IMPLEMENTATIONS:
         if impl == took:
             continue
-        missing = MAYBE if took == "auto" and impl in ("sdpa", "tiled") else unavailable(call, impl)
+        missing = MAYBE if took == "auto" and impl in later(call) else unavailable(call, impl)
         if missing is None and impl == "sdpa":
             missing = unfit(call)
-        if missing is None and impl == "tiled" and unfit(call) is not None:
-            missing = NOT_ASKED
         if missing is None:
-            missing = SLOWER[impl]
+            missing = passed_over(call.q, impl, took, fit=unfit(call) is None)
         yield impl, missing
 
 
-def others_varlen(q: Tensor, took: str, sdpa: Packed) -> Iterator[tuple[str, str]]:
+def later(call: Call) -> tuple[str, ...]:
+    """What the operator chooses from, where it was left to it."""
+    return ("triton", "tiled") if call.q.is_cuda else ("sdpa", "tiled")
+
+
+def others_varlen(q: Tensor, v: Tensor, took: str, sdpa: Packed) -> Iterator[tuple[str, str]]:
     """The same for a call on packed sequences."""
     for impl in IMPLEMENTATIONS:
         if impl != took:
-            missing = unavailable_varlen(q, impl, sdpa)
+            missing = unavailable_varlen(q, v, impl, sdpa)
             if missing is None and impl == "sdpa":
                 missing = sdpa.unfit
-            yield impl, missing or (NOT_ASKED if impl == "tiled" and took != "sdpa" else SLOWER[impl])
+            yield impl, missing or passed_over(q, impl, took, fit=took == "sdpa")
+
+
+def passed_over(q: Tensor, impl: str, took: str, *, fit: bool) -> str:
+    """Why one that can was not taken; `fit`: torch's own is the one that "auto" takes for this call."""
+    if impl == "reference":
+        return "it keeps all t_q × t_kv scores of every head: written to be read"
+    if impl == "triton" and not q.is_cuda:
+        return "it can, in Triton's interpreter, which checks the kernels and is slow"
+    if impl == "tiled" and took == "triton" and q.is_cuda:
+        return "it can, in many steps of plain torch where a kernel is one"
+    if fit and impl == "tiled":
+        return "it can, and is not faster here than torch's own"
+    if fit and impl == "triton":
+        return "it can, and no measurement says that it is as fast here as torch's own"
+    return NOT_ASKED
 
 
 MAYBE = "not by itself: the operator may take it"
 NOT_ASKED = "it can, and another was asked for by name"
-SLOWER = {
-    "reference": "it keeps all t_q × t_kv scores of every head: written to be read",
-    "tiled": "it can, and is not faster here than torch's own",
-    "sdpa": NOT_ASKED,
-}

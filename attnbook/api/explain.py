@@ -60,7 +60,7 @@ def explain(q: Any, k: Any, v: Any, *packed: Any, impl: str = "auto", **options:
         return Explanation("reference", "it takes any array", dict.fromkeys(("tiled", "sdpa", "triton"), missing))
     if ends:
         choice, sdpa = checked_varlen(*cast(q, k, v), ends[0], ends[1], impl, **options)
-        return Explanation(*choice, dict(others_varlen(q, choice.impl, sdpa)))
+        return Explanation(*choice, dict(others_varlen(q, v, choice.impl, sdpa)))
     call = checked(q, k, v, **(OPTIONS | options))
     choice = choose(call, impl)
     return Explanation(*choice, dict(others(call, choice.impl)))

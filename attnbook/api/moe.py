@@ -7,15 +7,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attnbook.api import operators_moe
+from attnbook.api import kernels, operators_moe
 from attnbook.api.autocast import cast, is_on
-from attnbook.api.choose import NO_KERNELS
 from attnbook.api.traced import traced, transformed, vmapped
 from attnbook.errors import BackendUnavailable
 from attnbook.reference.moe import moe as reference_moe
 from attnbook.shapes_moe import RoutingInfo
 from attnbook.tiled.moe import moe as tiled_moe
-from attnbook.tiled.moe import moe_through
+from attnbook.tiled.moe import moe_through, route
 
 IMPLEMENTATIONS = ("reference", "tiled", "triton")
 
@@ -44,8 +43,8 @@ def moe(
     1; without a coefficient), and more. `router_weight` lies as in nn.Linear, the experts' weights transposed: x @ w.
 
     - `scoring`: `"softmax"` or `"sigmoid"`; `renormalize`: the chosen weights sum to 1.
-    - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), or `"auto"`,
-      which takes the tiles: they multiply the same, and keep less.
+    - `impl`: `"reference"` (to be read), `"tiled"` (tokens sorted by expert, one product an expert), `"triton"` (all
+      experts in a few kernels for NVIDIA GPUs), or `"auto"`: the kernels on a GPU, if they run there, else the tiles.
 
     Inside `torch.autocast`, x and the experts' weights are cast to its dtype, as `attention` casts q, k and v; y has
     that dtype. The router's weights are not: it calculates in float32 also then.
@@ -60,18 +59,18 @@ def moe(
     if impl not in (*IMPLEMENTATIONS, "auto"):
         names = ", ".join(repr(name) for name in (*IMPLEMENTATIONS, "auto"))
         raise ValueError(f"impl is {impl!r}: expected one of {names}")
-    if impl == "triton":
-        raise BackendUnavailable(NO_KERNELS)
     x, (w_gate, w_up, w_down), options["shared"] = _cast(x, (w_gate, w_up, w_down), shared)
     weights = (x, router_weight, w_gate, w_up, w_down)
     if isinstance(x, Tensor):
-        impl = _inside_transforms(x, impl)
+        impl = _taken(x, impl)
         if impl == "reference" and x.is_meta:
             raise BackendUnavailable("reference looks at values, and there are none on the meta device")
     if impl == "reference":
         return reference_moe(*weights, **options)
-    if isinstance(x, Tensor) and traced(x):
-        return moe_through(operators_moe.moe_experts, *weights, **options)
+    if isinstance(x, Tensor) and (traced(x) or impl == "triton"):
+        # A compiler looks into no kernel, so what it traces has the router of plain torch, with the same contract.
+        router = route if traced(x) else kernels.route
+        return moe_through(lambda *given: operators_moe.moe_experts(*given, impl), *weights, **options, choose=router)
     return tiled_moe(*weights, **options)
 
 
@@ -82,6 +81,17 @@ def _cast(x: Any, matrices: tuple[Any, ...], shared: Any) -> tuple[Any, tuple[An
     if isinstance(shared, tuple | list):
         shared = tuple(cast(x, x, w)[2] for w in shared)
     return cast(x, x, x)[0], tuple(cast(x, x, w)[2] for w in matrices), shared
+
+
+def _taken(x: Tensor, impl: str) -> str:
+    """What runs; "auto" where only the operator will know, or on the CPU, where that means the tiles."""
+    if impl == "triton" or (impl == "auto" and x.is_cuda and not traced(x)):
+        missing = kernels.unavailable_experts(x)
+        if missing is None:
+            return "triton"
+        if impl == "triton":
+            raise BackendUnavailable(missing)
+    return _inside_transforms(x, impl)
 
 
 def _inside_transforms(x: Tensor, impl: str) -> str:

@@ -2,8 +2,9 @@
 
 Each has a kernel, a fake kernel that only says shapes (they may be symbols), and a backward operator. The door uses
 them where a call is traced; elsewhere it calls the implementation itself, which costs less. A kernel of another device
-registers behind the same name (`attention.register_kernel`) and is told by `impl` what was asked for. There is no rule
-for vmap: a batch axis is what b is for.
+registers behind the same name (`attention.register_kernel`) and is told by `impl` what was asked for; the Triton
+kernels need no such place, for in the interpreter they run on the CPU. There is no rule for vmap: a batch axis is what
+b is for.
 
 Checks of values, such as rising `cu_seqlens`, happen inside the kernels: while tracing there are no values.
 """
@@ -16,12 +17,10 @@ import torch
 from torch import Tensor
 
 from attnbook import tiled
-from attnbook.api import autocast, flash
+from attnbook.api import autocast, flash, kernels
 from attnbook.api.choose import decodes_faster
 from attnbook.shapes import check_attention
 from attnbook.tiled.decode import decode_forward, takes_decode
-
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 
 
 @torch.library.custom_op("attnbook::attention", mutates_args=())
@@ -41,7 +40,8 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """`attnbook.attention` -> out (b, n_heads, t_q, d_v), lse (b, n_heads, t_q).
 
-    Here are values, so with "auto" torch's flash kernel runs where it is right, as behind the door; "tiled" is tiles.
+    Here are values, so with "auto" torch's flash kernel runs where it is right, as behind the door, and on a GPU the
+    Triton kernels if they can; "tiled" is tiles, "triton" the kernels or an error.
     That kernel's lse of half precision is good enough for its own backward only: `wants_lse` asks for a better one.
     """
     sizes, how = check_attention(q, k, v), flash.How(mask, alibi_slopes, sinks, is_causal, window, softcap, scale)
@@ -51,6 +51,8 @@ def attention(
         if found is not None:
             return flash.laid_out(found[0]), flash.nothing_seen(found[1], how)
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
+    if kernels.taken(impl, q, sizes.head_dim, sizes.d_v):
+        return kernels.forward(sizes, q, k, v, mask, alibi_slopes, sinks, **options)
     forward = decode_forward if takes_decode(sizes) else tiled.attention_forward
     out, lse = forward(q, k, v, mask, alibi_slopes, sinks, **options)
     return flash.laid_out(out) if impl == "auto" and flash.has_options(q, v, how) else out, lse
@@ -60,7 +62,9 @@ def attention(
 def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
     b, n_heads, t_q = q.shape[:3]
     lse = q.new_empty((b, n_heads, t_q), dtype=lse_dtype(q))
-    if options[7:8] != ("tiled",) and flash.has_options(q, v, flash.How(*options[:7])):
+    impl = options[7] if len(options) > 7 else "auto"
+    kernels.require(impl, q)
+    if impl == "auto" and flash.has_options(q, v, flash.How(*options[:7])):
         return q.new_empty((b, t_q, n_heads, v.shape[3])).transpose(1, 2), lse
     return q.new_empty((b, n_heads, t_q, v.shape[3])), lse
 
@@ -96,7 +100,10 @@ def attention_backward(
         if found is not None:
             d_q, d_k, d_v = (x.contiguous() for x in found)
             return all_tensors((d_q, d_k, d_v, None, None, None), q)
-    grads = tiled.attention_backward(
+    run = tiled.attention_backward
+    if kernels.taken(impl, q, q.shape[3], v.shape[3]):
+        run = kernels.backward()
+    grads = run(
         grad_out, grad_lse, q, k, v, out, lse, mask, alibi_slopes, sinks,
         is_causal=is_causal, window=window, softcap=softcap, scale=scale,
         needs_mask=needs_mask, needs_alibi=needs_alibi, needs_sinks=needs_sinks,
@@ -134,7 +141,7 @@ autocast.register("attention", casts=True)
 autocast.register("attention_backward", casts=False)
 
 
-def all_tensors(grads: Gradients, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def all_tensors(grads: kernels.Gradients, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """An operator returns tensors only: an empty one for each None."""
     d_q, d_k, d_v, *others = grads
     d_mask, d_slopes, d_sinks = (like.new_empty(0) if x is None else x for x in others)

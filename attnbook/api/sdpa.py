@@ -10,7 +10,6 @@ hidden, or keys are few, the values are looked at, or what came out; `contained`
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -18,101 +17,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnbook.api import flash
-from attnbook.api.call import FLOATS, Call, working_dtype
+from attnbook.api.call import Call, working_dtype
 from attnbook.api.flash import HALF, REGISTER, finite
-from attnbook.api.traced import traced, transformed
+from attnbook.api.traced import traced
 from attnbook.tiled.decode import takes_decode
-
-FEW = 64
-"""Queries below which `choose` may prefer `attnbook.tiled.decode`."""
-
-
-def shortcut(q: Tensor, k: Tensor, v: Tensor, mask: Any, is_causal: bool, scale: float | None) -> Tensor | None:
-    """An ordinary call on the CPU, without other options; None for whatever needs a closer look.
-
-    It is the long way through `checked`, `choose` and `run` for the calls that end at torch's own function anyway, and
-    takes 3 µs of Python instead of 10: at (1, 1, 512, 64) torch's own function takes 420 on two cores. And it looks for
-    a NaN or inf where there is least to look at, in what comes out.
-    """
-    if not (type(q) is type(k) is type(v) is Tensor and type(is_causal) is bool and q.is_cpu and k.is_cpu and v.is_cpu):
-        return None
-    of_q, of_k, dtype = q.shape, k.shape, q.dtype
-    if v.shape != of_k or len(of_k) != 4 or not (k.dtype == v.dtype == dtype and dtype in FLOATS):
-        return None
-    if of_q != of_k and (len(of_q) != 4 or of_q[0] != of_k[0] or of_q[3] != of_k[3]):
-        return None
-    grouped = of_q[1] != of_k[1]
-    if grouped and (of_k[1] == 0 or of_q[1] % of_k[1] or mask is not None or of_q[2] < FEW):
-        return None
-    t_q, t_kv = of_q[2], of_k[2]
-    if of_k[3] == 0 or t_kv < REGISTER or not (scale is None or (type(scale) is float and math.isfinite(scale))):
-        return None
-    if torch.is_autocast_enabled("cpu") or transformed() or (t_q < FEW and dtype in HALF):
-        return None
-    if mask is not None:
-        return None if is_causal else _shortcut_with_mask(q, k, v, mask, scale)
-    if not is_causal or t_q == 1:
-        return scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=grouped)
-    if t_q != t_kv or not _leaks_only_from_v(q, k, v):
-        return None
-    out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
-    # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
-    return out if finite(out.select(2, -1)) else None
-
-
-def _shortcut_with_mask(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None) -> Tensor | None:
-    """The same with a mask.
-
-    Behind a dense mask no key is skipped: what is not finite in k or v is in the output, or has weight 0 and leaves it
-    right. So one sum over the output is enough, unless there is a backward pass, where 0 · inf would be NaN. Whether a
-    floating mask hides as torch has it, only torch's kernel itself returns enough to tell without reading the mask.
-    """
-    if type(mask) is not Tensor or not mask.is_cpu or mask.requires_grad or mask.ndim not in (2, 4):
-        return None
-    scores = (*q.shape[:3], k.shape[2])
-    for size, expected in zip(mask.shape[::-1], scores[::-1], strict=False):
-        if size != expected and size != 1:
-            return None
-    needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if mask.dtype != torch.bool:
-        how = flash.How(mask, None, None, False, None, None, scale)
-        if needs_grad or mask.dtype != q.dtype or not flash.suits(q, k, v, how):
-            return None
-        found = flash.forward(q, k, v, how)
-        return None if found is None else found[0]
-    if needs_grad and not (finite(q) and finite(k)):
-        return None
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    return out if finite(out) else None
-
-
-def shortcut_with_lse(call: Call) -> tuple[Tensor, Tensor] | None:
-    """A checked call for its lse too, where there is no backward pass to come; None for what needs a closer look."""
-    q, k, v, how = call.q, call.k, call.v, flash.how_of(call)
-    if traced(q) or transformed() or torch.is_autocast_enabled(q.device.type):
-        return None
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, call.mask)):
-        return None
-    if call.sizes.t_q < FEW or lacks(call) is not None:
-        return None
-    found = flash.forward(q, k, v, how)
-    if found is None or not (call.hides or finite(found[0])):
-        return None
-    return flash.laid_out(found[0]), flash.nothing_seen(found[1], how)
-
-
-def _leaks_only_from_v(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Does a causal call keep NaN and inf in q and k where they belong?
-
-    The forward pass of torch's flash kernel does, and it is taken for the layouts asked for here, if no caller forbade
-    it. A backward pass does where there are none.
-    """
-    if not (q.stride(3) == k.stride(3) == v.stride(3) == 1 and torch._C._get_flash_sdp_enabled()):
-        return False
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return finite(q) and finite(k)
-    return True
-
 
 def lacks(call: Call) -> str | None:
     """What this call asks for that torch's attention does not have; None where it has all."""

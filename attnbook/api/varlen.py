@@ -49,7 +49,7 @@ def attention_varlen(
     The options are those of `attention`, with positions counted inside each sequence. `mask` broadcasts to (n_heads,
     t_q, t_kv) of the packed axes; `alibi_slopes` is (n_heads,) or (n_sequences, n_heads). `impl` is `"reference"`,
     `"tiled"`, `"sdpa"` (torch's own, once for each batch of sequences of equal length; it knows `is_causal` and `scale`
-    only) or `"auto"`.
+    only), `"triton"` or `"auto"`.
 
     Raises ShapeError for `cu_seqlens` that don't start at 0, fall, or end outside; otherwise what `attention` raises.
     While traced by torch.compile these values are checked when the compiled function runs. Layout: Dao 2023.
@@ -64,10 +64,12 @@ def attention_varlen(
         return reference.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **options)
     q, k, v = cast(q, k, v)
     took = checked_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, impl, **options)[0].impl
-    if took == "tiled" and (traced(q) or is_on(q)):
-        ends = (torch.as_tensor(cu, device=q.device) for cu in (cu_seqlens_q, cu_seqlens_k))
+    if took in ("auto", "triton") or (took == "tiled" and (traced(q) or is_on(q))):
+        # What was looked at above is looked at again by the kernels: on the CPU that waits for no GPU.
+        where = "cpu" if took == "triton" and not traced(q) else q.device
+        ends = [torch.as_tensor(cu, device=where) for cu in (cu_seqlens_q, cu_seqlens_k)]
         out, lse = operators_varlen.attention_varlen(
-            q, k, v, *ends, mask, alibi_slopes, sinks, bool(is_causal), window, softcap, scale
+            q, k, v, *ends, mask, alibi_slopes, sinks, bool(is_causal), window, softcap, scale, took
         )
         return (out, lse) if return_lse else out
     with uncast(q):
@@ -118,7 +120,7 @@ def checked_varlen(
         others = {"mask": mask, "window": window, "alibi_slopes": alibi_slopes, "softcap": softcap, "sinks": sinks}
         lacking = packed_sdpa.lacks(q, k, v, cu_q, cu_k, bool(is_causal), others | {"return_lse": return_lse})
         sdpa = Packed(lacking, packed_sdpa.unfit(q, k, v, cu_q, cu_k))
-    return choose_varlen(q, impl, sdpa), sdpa
+    return choose_varlen(q, v, impl, sdpa), sdpa
 
 
 def _count(cu_seqlens_q: Any) -> int:

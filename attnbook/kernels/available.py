@@ -30,23 +30,23 @@ WIDEST = 256
 
 @functools.cache
 def triton_module() -> Any:
-    """Triton itself, or None where it cannot be imported."""
+    """Triton itself, or the ImportError where it cannot be had."""
     try:
         return importlib.import_module("triton")
-    except ImportError:
-        return None
+    except ImportError as error:
+        return error
 
 
 @functools.cache
 def interpreting() -> bool:
     """Do calls go to Triton's interpreter? As TRITON_INTERPRET was when this was first asked."""
-    triton = triton_module()
-    return triton is not None and bool(triton.knobs.runtime.interpret)
+    knobs = getattr(triton_module(), "knobs", None)
+    return knobs is not None and bool(knobs.runtime.interpret)
 
 
 def missing(x: Tensor) -> str | None:
     """Why the kernels cannot take this tensor here; None where they can."""
-    return of_triton() or _of_dtype(x) or _of_device(x.device)
+    return of_triton() or of_dtype(x.dtype) or of_device(x.device)
 
 
 def require(x: Tensor) -> None:
@@ -61,8 +61,10 @@ def of_triton() -> str | None:
     """What is wrong with the Triton that is installed; None where nothing is."""
     triton = triton_module()
     wanted = ".".join(map(str, OLDEST))
-    if triton is None:
-        return f"triton is not installed: the kernels need {wanted} or newer (pip install 'attnbook[gpu]')"
+    if isinstance(triton, ModuleNotFoundError):
+        return f"triton is not installed: the kernels need {wanted} or newer (on Linux: pip install 'attnbook[gpu]')"
+    if isinstance(triton, ImportError):
+        return f"triton cannot be imported: {triton}"
     if version(triton) < OLDEST:
         return f"triton is {triton.__version__}: the kernels need {wanted} or newer"
     if interpreting():
@@ -74,20 +76,24 @@ def of_triton() -> str | None:
     return None
 
 
-def _of_dtype(x: Tensor) -> str | None:
-    if x.dtype in DTYPES:
+def of_dtype(dtype: torch.dtype) -> str | None:
+    """Why numbers of this kind cannot be taken; None where they can."""
+    if dtype in DTYPES:
         return None
-    return f"triton: the dtype is {_short(x.dtype)}, and the kernels take float32, float16 and bfloat16"
+    name = str(dtype).removeprefix("torch.")
+    return f"triton: the dtype is {name}, and the kernels take float32, float16 and bfloat16"
 
 
-def _of_device(device: torch.device) -> str | None:
+@functools.cache
+def of_device(device: torch.device) -> str | None:
+    """Why kernels do not run on this device; None where they do."""
     if device.type == "cuda" and torch.version.hip is None:
         return None if interpreting() else _of_capability(torch.cuda.get_device_capability(device))
     if device.type == "cpu" and interpreting():
         return None
-    kind = "an AMD GPU" if device.type == "cuda" else f"the {device.type} device"
-    advice = "; Triton's interpreter runs them on the CPU where TRITON_INTERPRET=1 is set before the first call"
-    return f"triton: the tensors are on {kind}, and the kernels need CUDA{advice if device.type == 'cpu' else ''}"
+    place = "an AMD GPU" if device.type == "cuda" else f"device {device.type}"
+    advice = "; Triton's interpreter runs them on a CPU where TRITON_INTERPRET=1 is set before the first call"
+    return f"triton: the tensors are on {place}, and the kernels need an NVIDIA GPU{advice if device.type == 'cpu' else ''}"
 
 
 def _of_capability(capability: tuple[int, int]) -> str | None:
@@ -108,7 +114,3 @@ def too_wide(head_dim: int, d_v: int) -> str | None:
 def version(module: Any, parts: int = 2) -> tuple[int, ...]:
     """The first numbers of a module's version: (3, 9) of "3.9.0+git1"."""
     return tuple(int(number) for number in re.findall(r"\d+", module.__version__)[:parts])
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

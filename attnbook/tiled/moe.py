@@ -67,8 +67,12 @@ def moe_through(
     routed_scale: float,
     capacity_factor: float | None,
     shared: tuple[Tensor, Tensor, Tensor] | None,
+    choose: Callable[..., RoutingInfo] = route,
 ) -> tuple[Tensor, RoutingInfo]:
-    """`moe` with the experts run by `run`: the place for a custom operator, whose inside no compiler looks into."""
+    """`moe` with the experts run by `run`: the place for a custom operator, whose inside no compiler looks into.
+
+    `choose` is the router, `route` or what takes and gives the same.
+    """
     sizes = check_moe(x, router_weight, w_gate, w_up, w_down)
     check_routing(sizes, top_k=top_k, renormalize=renormalize, scoring=scoring,
                   top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
@@ -78,9 +82,9 @@ def moe_through(
     token = x.flatten(0, -2)
     # The router stays in float32; on the meta device there is no autocast to be off.
     with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
-        info = route(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
-                     top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
-                     routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip
+        info = choose(token, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
+                      top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
+                      routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip
     kept = info.experts if capacity_factor is None else info.experts.masked_fill(info.dropped, NOBODY)
     y = run(token, kept, info.weights, w_gate, w_up, w_down)
     if shared is not None:  # experts that every token chose, with weight 1

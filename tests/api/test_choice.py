@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnbook import attention, explain
-from attnbook.api import attention_varlen, moe
+from attnbook.api import KVCache, PagedKVCache, attend, attention_varlen, moe
 from attnbook.errors import BackendUnavailable
 from tests.api.samples import IMPLS, OPTIONS, D, inputs, options_of
 
@@ -173,7 +173,7 @@ MISSING = [
     ({"impl": "sdpa", "softcap": 3.0}, "sdpa has no softcap"),
     ({"impl": "sdpa", "sinks": torch.zeros(6)}, "sdpa has no sinks"),
     ({"impl": "sdpa", "return_lse": True}, "sdpa returns no lse"),
-    ({"impl": "triton"}, "triton needs a CUDA device, or its interpreter where TRITON_INTERPRET=1"),
+    ({"impl": "triton"}, "triton: the tensors are on device cpu, and the kernels need an NVIDIA GPU"),
 ]
 
 
@@ -185,12 +185,39 @@ def test_what_is_missing_is_said(options, text):
 
 
 def test_what_is_missing_for_the_others():
-    """There are no Triton kernels yet."""
+    """Packed sequences, experts and caches say the same; the operators, too, called by themselves or traced."""
+    text = "triton: the tensors are on device cpu, and the kernels need an NVIDIA GPU; Triton's interpreter runs them"
+    q, k, v = inputs()
     packed = [torch.ones(5, 2, 3)] * 3
-    with pytest.raises(BackendUnavailable, match="triton needs a CUDA device"):
-        attention_varlen(*packed, [0, 5], [0, 5], impl="triton")
-    with pytest.raises(BackendUnavailable, match="triton needs a CUDA device"):
-        moe(torch.ones(7, 3), *[torch.ones(1)] * 4, top_k=1, impl="triton")
+    cache, pages = KVCache(), PagedKVCache(page_size=4)
+    cache.append(k, v)
+    pages.append(k, v)
+    ends = torch.tensor([0, 5])
+    no_options = (None, None, None, False, None, None, None, "triton")
+    matrices = [torch.ones(shape) for shape in ((2, 3), (2, 3, 5), (2, 3, 5), (2, 5, 3))]
+    calls = (
+        lambda: attention_varlen(*packed, [0, 5], [0, 5], impl="triton"),
+        lambda: moe(torch.ones(7, 3), *matrices, top_k=1, impl="triton"),
+        lambda: attend(q[:, :, -1:], cache, impl="triton"),
+        lambda: attend(q[:, :, -1:], pages, impl="triton"),
+        lambda: torch.ops.attnbook.attention(q, k, v, *no_options),
+        lambda: torch.ops.attnbook.attention_varlen(*packed, ends, ends, *no_options),
+        lambda: torch.ops.attnbook.moe_experts(
+            torch.ones(7, 3), torch.zeros(7, 1, dtype=torch.int64), torch.ones(7, 1), *matrices[1:], "triton"
+        ),
+    )
+    for call in calls:
+        with pytest.raises(BackendUnavailable, match=re.escape(text)):
+            call()
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning")
+def test_what_is_missing_is_said_while_compiling():
+    """The compiler's error holds ours."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q: attention(q, q, q, impl="triton"), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="triton: the tensors are on device cpu, and the kernels need an NVIDIA GPU"):
+        compiled(torch.ones(1, 2, 5, 3))
 
 
 @pytest.mark.parametrize("call", [attention, attention_varlen])

@@ -38,7 +38,7 @@ def test_loads_nothing_heavy():
     code = (
         "import sys, attnbook.api\n"
         "heavy = ('triton', 'transformers', 'sympy', 'torch._dynamo', 'torch._inductor', 'attnbook.api.modules',\n"
-        "         'attnbook.reference.kv_cache', 'attnbook.integrations')\n"
+        "         'attnbook.reference.kv_cache', 'attnbook.integrations', 'attnbook.kernels')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )
     assert run(code).strip() == "[]"

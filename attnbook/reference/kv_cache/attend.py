@@ -28,6 +28,7 @@ def attend(
     cache: Cache,
     *,
     attention: Callable[..., Any] = reference_attention,
+    paged: Callable[..., Any] | None = None,
     is_causal: bool = True,
     window: int | None = None,
     **options: Any,
@@ -42,6 +43,8 @@ def attend(
       is no longer all there.
     - `PagedKVCache`: every sequence is calculated by itself, with its own length, and gets the same result alone and in
       any batch. Where the last append had `new_lengths`, q has the same rows: those beyond give 0, lse −inf.
+    - `paged`: a function for such a cache that reads the pages where they lie. It takes q, the cache, how many rows of
+      q each sequence has, and the options, and gives out and lse; `attention` is not called then.
 
     Raises ShapeError where the cache has no keys for q's rows (causal), or has other sequences; ValueError for the
     options above and for an empty cache; TypeError for something that is no cache; and what `attention` raises.
@@ -52,7 +55,7 @@ def attend(
     if window is not None:
         options["window"] = window
     if isinstance(cache, PagedKVCache):
-        return _attend_pages(q, cache, attention, is_causal, options)
+        return _attend_pages(q, cache, attention, paged, is_causal, options)
     k, v = cache.k, cache.v
     if isinstance(cache, RingKVCache):
         options = _ring_options(q, k, v, cache, is_causal, window, options)
@@ -92,7 +95,12 @@ def _ring_options(
 
 
 def _attend_pages(
-    q: Tensor, cache: PagedKVCache, attention: Callable[..., Any], is_causal: bool, options: dict[str, Any]
+    q: Tensor,
+    cache: PagedKVCache,
+    attention: Callable[..., Any],
+    paged: Callable[..., Any] | None,
+    is_causal: bool,
+    options: dict[str, Any],
 ) -> Any:
     """One sequence after another: no filling among the keys, so none that must be hidden."""
     sizes = check_attention(q, *cache.axes())
@@ -100,12 +108,17 @@ def _attend_pages(
     if mask is not None:
         check_mask(mask, sizes)
     return_lse = options.pop("return_lse", False)
+    new_rows = cache.new_rows(sizes.t_q)
+    for b, (rows, length) in enumerate(zip(new_rows, cache.each_length(), strict=True)):
+        if is_causal:
+            _check_rows(rows, length, f"sequence {b} of the cache has")
+    if paged is not None:
+        both = paged(q, cache, new_rows, mask=mask, alibi_slopes=slopes, is_causal=is_causal, **options)
+        return both if return_lse else both[0]
     out = q.new_zeros((sizes.b, sizes.n_heads, sizes.t_q, sizes.d_v))
     lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     lse = torch.full(out.shape[:3], -torch.inf, dtype=lse_dtype, device=q.device)
-    for b, (rows, length) in enumerate(zip(cache.new_rows(sizes.t_q), cache.lengths.tolist(), strict=True)):
-        if is_causal:
-            _check_rows(rows, length, f"sequence {b} of the cache has")
+    for b, (rows, length) in enumerate(zip(new_rows, cache.each_length(), strict=True)):
         if rows == 0:
             continue
         own = dict(options)

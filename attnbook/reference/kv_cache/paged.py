@@ -134,6 +134,14 @@ class PagedKVCache:
         """The values (b, n_kv_heads, longest, d_v), like `k`."""
         return self._padded(1)
 
+    @property
+    def pages(self) -> tuple[Tensor, Tensor]:
+        """The memory itself, (n_pages, n_kv_heads, page_size, d) and (…, d_v): places without a token hold anything.
+
+        With `page_table` and `lengths` it is what a kernel reads. Raises ValueError before the first append.
+        """
+        return self._stored()
+
     def axes(self) -> tuple[Tensor, ...]:
         """Tensors of the shapes of `k` and `v` that hold nothing of use and cost no memory: for checks of shapes."""
         b, longest = len(self._lengths), max(self._lengths, default=0)
@@ -158,6 +166,10 @@ class PagedKVCache:
     def lengths(self) -> Tensor:
         """How many tokens each sequence has, (b,) int64 on the device of k; (0,) before the first append."""
         return torch.tensor(self._lengths, dtype=torch.int64, device=self._pages[0].device if self._pages else None)
+
+    def each_length(self) -> list[int]:
+        """The same as numbers: they are known here, so no device is waited for."""
+        return list(self._lengths)
 
     @property
     def page_table(self) -> Tensor:
