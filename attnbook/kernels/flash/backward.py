@@ -7,11 +7,12 @@
 
 What stands out: each number is written by one program, which adds up what it consists of in a fixed order. There are
 no atomic additions, so the same call gives the same bits every time. Where a sum goes over programs, they write parts
-and `torch.sum` adds them.
+and `torch.sum` adds them. Nothing is copied but a gradient whose rows are not contiguous, such as that of a sum.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,14 +56,9 @@ def attention_backward(
     call = dense_call(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
     )
-    backward = _Backward(call, grad_out, grad_lse, out, lse, needs_alibi, needs_sinks)
+    backward = Backward(call, grad_out, grad_lse, out, lse, needs_alibi=needs_alibi, needs_sinks=needs_sinks)
     d_q, d_k, d_v = (outputs.empty(x.shape, x) for x in (q, k, v))
-    backward.run(d_q, d_k, d_v)
-    return (
-        d_q, d_k, d_v,
-        backward.of_mask(mask) if needs_mask and mask is not None else None,
-        *backward.of_heads(alibi_slopes, sinks),
-    )  # fmt: skip
+    return d_q, d_k, d_v, *_run(backward, (d_q, d_k, d_v), mask if needs_mask else None, alibi_slopes, sinks)
 
 
 def varlen_backward(
@@ -98,20 +94,58 @@ def varlen_backward(
         is_causal=is_causal, window=window, softcap=softcap, scale=scale, longest=longest,
     )  # fmt: skip
     of_lse = None if grad_lse is None else grad_lse.mT[None]
-    backward = _Backward(
-        call, grad_out.transpose(0, 1)[None], of_lse, out.transpose(0, 1)[None], lse.mT[None], needs_alibi, needs_sinks
-    )
+    of_out, d_out = (x.transpose(0, 1)[None] for x in (out, grad_out))
+    backward = Backward(call, d_out, of_lse, of_out, lse.mT[None], needs_alibi=needs_alibi, needs_sinks=needs_sinks)
     d_q, d_k, d_v = (x.new_zeros(x.shape) for x in (q, k, v))
-    backward.run(*(x.transpose(0, 1)[None] for x in (d_q, d_k, d_v)))
-    return (
-        d_q, d_k, d_v,
-        backward.of_mask(mask) if needs_mask and mask is not None else None,
-        *backward.of_heads(alibi_slopes, sinks),
-    )  # fmt: skip
+    by_head = (d_q.transpose(0, 1)[None], d_k.transpose(0, 1)[None], d_v.transpose(0, 1)[None])
+    return d_q, d_k, d_v, *_run(backward, by_head, mask if needs_mask else None, alibi_slopes, sinks)
 
 
-class _Backward:
-    """One backward pass: the arguments that its kernels have in common, and the parts that they leave."""
+@dataclass(frozen=True)
+class Launch:
+    """One kernel, ready to start."""
+
+    kernel: Any
+    programs: int
+    given: dict[str, Any]
+    """Its arguments by name, and maybe those of other kernels: it takes what it has parameters for."""
+    constants: dict[str, Any]
+    config: Config
+
+    def start(self) -> None:
+        if self.programs:
+            values = self.given | self.constants
+            options = {**ALWAYS, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
+            self.kernel[(self.programs,)](**{name: values[name] for name in self.kernel.arg_names}, **options)
+
+
+def _run(
+    backward: Backward,
+    grads: tuple[Tensor, Tensor, Tensor],
+    mask: Tensor | None,
+    alibi_slopes: Tensor | None,
+    sinks: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Fill the gradients (b, h, t, d) of q, k and v -> those of the mask, of the slopes and of the sinks."""
+    d_q, d_k, d_v = grads
+    backward.rows().start()
+    backward.keys(d_k, d_v).start()
+    backward.queries(d_q).start()
+    d_mask = d_slopes = d_sinks = None
+    if mask is not None:
+        parts = backward.mask_parts(mask)
+        backward.mask(mask, parts).start()
+        shape = (1,) * (4 - mask.ndim) + mask.shape
+        d_mask = parts.sum_to_size(shape).to(mask.dtype).view(mask.shape)
+    if backward.slope_parts is not None and alibi_slopes is not None:
+        d_slopes = backward.slope_parts.sum(-1).sum_to_size(alibi_slopes.shape).to(alibi_slopes.dtype)
+    if backward.sink_parts is not None and sinks is not None:
+        d_sinks = backward.sink_parts.sum((0, 2)).to(sinks.dtype)
+    return d_mask, d_slopes, d_sinks
+
+
+class Backward:
+    """The launches of one backward pass, and the parts that they leave. Packed tensors come as (1, h, t, …)."""
 
     def __init__(
         self,
@@ -120,114 +154,111 @@ class _Backward:
         grad_lse: Tensor | None,
         out: Tensor,
         lse: Tensor,
+        *,
         needs_alibi: bool,
         needs_sinks: bool,
     ) -> None:
-        self.call, self.sizes = call, call.sizes
-        self.packed = call.packing is not None
-        self.out, self.lse, self.grad_lse = _by_component(out), lse, grad_lse
-        batch, n_heads, self.rows = lse.shape  # packed: one batch of all rows
-        self.row_lse, self.row_delta = (outputs.empty(lse.shape, lse, torch.float32) for _ in range(2))
-        self.given: dict[str, Any] = call.arguments() | call.constants()
-        tensors = {"q": call.q, "k": call.k, "v": call.v, "d_out": grad_out}
-        for name, x in tensors.items():
-            tensor = _by_component(x)
-            self.given |= {name: tensor} | strides_of(name, tensor, packed=self.packed)
-        self.given |= {
-            "row_lse": self.row_lse,
-            "row_delta": self.row_delta,
-            "row_stride_b": 0 if self.packed else n_heads * self.rows,
-            "row_stride_h": self.rows,
-            "d_scale": call.scale,
-            "HEAD_TILE": padded(self.sizes.head_dim),
-            "VALUE_TILE": padded(self.sizes.d_v),
-        }
-        self.by_size = (self.sizes.head_dim, self.sizes.d_v, call.q.element_size(), call.target)
-        self.row_tiles = _tiles(self.rows, rows_config(call.target).tile_q)
+        sizes, packed = call.sizes, call.packing is not None
+        b, n_heads, rows = lse.shape  # packed: all rows in one batch
+        self.call, self.packed, self.out, self.lse, self.grad_lse = call, packed, by_component(out), lse, grad_lse
+        by_size = (sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
+        self.of_rows, self.of_mask = rows_config(call.target), mask_config(*by_size)
+        self.of_keys, self.of_queries = keys_config(*by_size), queries_config(*by_size)
         self.sink_parts = self.slope_parts = None
         if needs_sinks and call.sinks is not None:
-            self.sink_parts = outputs.empty((batch, n_heads, self.row_tiles), lse, torch.float32)
-        self.query_tiles = _tiles(self.sizes.t_q, queries_config(*self.by_size).tile_q)
+            self.sink_parts = outputs.empty((b, n_heads, tiles(rows, self.of_rows.tile_q)), lse, torch.float32)
         if needs_alibi and call.slopes is not None:
-            self.slope_parts = outputs.empty((self.sizes.b, n_heads, self.query_tiles), lse, torch.float32)
+            parts = (sizes.b, n_heads, tiles(sizes.t_q, self.of_queries.tile_q))
+            self.slope_parts = outputs.empty(parts, lse, torch.float32)
 
-    def run(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> None:
-        """Write the gradients (b, h, t, d) of q, k and v, and the parts of those of slopes and sinks."""
-        from attnbook.kernels.flash.backward_keys import keys_kernel
-        from attnbook.kernels.flash.backward_queries import queries_kernel
+        self.given = call.arguments() | {
+            "row_lse": outputs.empty(lse.shape, lse, torch.float32),
+            "row_delta": outputs.empty(lse.shape, lse, torch.float32),
+            "row_stride_b": 0 if packed else n_heads * rows,
+            "row_stride_h": rows,
+            "d_scale": call.scale,
+        }
+        for name, x in {"q": call.q, "k": call.k, "v": call.v, "d_out": grad_out}.items():
+            self._give(name, by_component(x))
+        self.constants = call.constants() | {"HEAD_TILE": padded(sizes.head_dim), "VALUE_TILE": padded(sizes.d_v)}
+
+    def _give(self, name: str, x: Tensor) -> None:
+        self.given |= {name: x} | strides_of(name, x, packed=self.packed)
+
+    def rows(self) -> Launch:
+        """What each query must know about its softmax. It makes no difference here which sequence a row belongs to."""
         from attnbook.kernels.flash.backward_rows import rows_kernel
 
-        heads, tiles = self.sizes.b * self.sizes.n_heads, self.row_tiles
-        of_rows = {
-            "out": self.out, "lse": self.lse, "d_lse": self.grad_lse, "sink_parts": self.sink_parts,
-            "t_q": self.rows, "q_tiles": tiles, **dict.fromkeys(_LSE_STRIDES),
-            **strides_of("out", self.out), **strides_of("lse", self.lse),
-            **({} if self.grad_lse is None else strides_of("d_lse", self.grad_lse)),
-            "HAS_D_LSE": self.grad_lse is not None, "NEEDS_SINKS": self.sink_parts is not None,
-        }  # fmt: skip
-        self._launch(rows_kernel, self.row_lse[..., 0].numel() * tiles, rows_config(self.call.target), of_rows)
+        of_lse = dict.fromkeys(f"d_lse_stride_{axis}" for axis in ("b", "h", "t"))
+        given = self.given | of_lse | {"out": self.out, "lse": self.lse, "d_lse": self.grad_lse}
+        for name in ("out", "lse", "d_out", "d_lse"):
+            given |= {} if given[name] is None else strides_of(name, given[name])
+        b, n_heads, rows = self.lse.shape
+        given |= {"t_q": rows, "q_tiles": tiles(rows, self.of_rows.tile_q), "sink_parts": self.sink_parts}
+        constants = {"HAS_D_LSE": self.grad_lse is not None, "NEEDS_SINKS": self.sink_parts is not None}
+        return self._launch(rows_kernel, b * n_heads * given["q_tiles"], self.of_rows, given, constants)
 
-        config = keys_config(*self.by_size)
-        tiles = _tiles(self.sizes.t_kv, config.tile_k)
-        of_keys = {"d_k": d_k, "d_v": d_v, "k_tiles": tiles}
-        of_keys |= strides_of("d_k", d_k, packed=self.packed) | strides_of("d_v", d_v, packed=self.packed)
-        self._launch(keys_kernel, self.sizes.b * self.sizes.n_kv_heads * tiles, config, of_keys)
+    def keys(self, d_k: Tensor, d_v: Tensor) -> Launch:
+        """The gradients of k and v, after `rows`."""
+        from attnbook.kernels.flash.backward_keys import keys_kernel
 
-        of_queries = {"d_q": d_q, "slope_parts": self.slope_parts, "q_tiles": self.query_tiles}
-        of_queries |= strides_of("d_q", d_q, packed=self.packed) | {"NEEDS_SLOPES": self.slope_parts is not None}
-        self._launch(queries_kernel, heads * self.query_tiles, queries_config(*self.by_size), of_queries)
+        sizes, k_tiles = self.call.sizes, tiles(self.call.sizes.t_kv, self.of_keys.tile_k)
+        self._give("d_k", d_k)
+        self._give("d_v", d_v)
+        given = self.given | {"k_tiles": k_tiles}
+        return self._launch(keys_kernel, sizes.b * sizes.n_kv_heads * k_tiles, self.of_keys, given, {})
 
-    def of_heads(self, alibi_slopes: Tensor | None, sinks: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of slopes and sinks, each in the shape and dtype of its input, where there are parts."""
-        d_slopes = d_sinks = None
-        if self.slope_parts is not None and alibi_slopes is not None:
-            d_slopes = self.slope_parts.sum(-1).sum_to_size(alibi_slopes.shape).to(alibi_slopes.dtype)
-        if self.sink_parts is not None and sinks is not None:
-            d_sinks = self.sink_parts.sum((0, 2)).to(sinks.dtype)
-        return d_slopes, d_sinks
+    def queries(self, d_q: Tensor) -> Launch:
+        """The gradient of q, after `rows`, and the parts of the slopes'."""
+        from attnbook.kernels.flash.backward_queries import queries_kernel
 
-    def of_mask(self, mask: Tensor) -> Tensor:
-        """The gradient of the mask in its own shape and dtype."""
+        sizes, q_tiles = self.call.sizes, tiles(self.call.sizes.t_q, self.of_queries.tile_q)
+        self._give("d_q", d_q)
+        given = self.given | {"q_tiles": q_tiles, "slope_parts": self.slope_parts}
+        needs = {"NEEDS_SLOPES": self.slope_parts is not None}
+        return self._launch(queries_kernel, sizes.b * sizes.n_heads * q_tiles, self.of_queries, given, needs)
+
+    def mask_parts(self, mask: Tensor) -> Tensor:
+        """Room for the gradient of the mask, four axes: where it has length 1 along t, a number for each tile.
+
+        Packed sequences have rows of their own in what is not summed; what is summed along both needs a place each.
+        """
+        sizes = self.call.sizes
+        b, h, along_q, along_k = (1,) * (4 - mask.ndim) + tuple(mask.shape)
+        b = sizes.b if self.packed and along_q == along_k == 1 else b
+        along_q = tiles(sizes.t_q, self.of_mask.tile_q) if along_q == 1 else along_q
+        along_k = tiles(sizes.t_kv, self.of_mask.tile_k) if along_k == 1 else along_k
+        parts = outputs.empty((b, h, along_q, along_k), self.lse, torch.float32)
+        return parts.zero_() if self.packed else parts
+
+    def mask(self, mask: Tensor, parts: Tensor) -> Launch:
+        """The gradient of the mask, after `rows`."""
         from attnbook.kernels.flash.backward_mask import mask_kernel
 
-        sizes, config = self.sizes, mask_config(*self.by_size)
+        sizes = self.call.sizes
         b, h, along_q, along_k = (1,) * (4 - mask.ndim) + tuple(mask.shape)
-        tiles_q, tiles_k = _tiles(sizes.t_q, config.tile_q), _tiles(sizes.t_kv, config.tile_k)
-        sum_queries, sum_keys = (t == 1 for t in (along_q, along_k))
-        # Packed sequences have rows of their own in what is not summed; what is summed along both needs a place each.
-        apart = sizes.b if self.packed and sum_queries and sum_keys else b
-        shape = (apart, h, tiles_q if sum_queries else along_q, tiles_k if sum_keys else along_k)
-        parts = outputs.empty(shape, self.lse)
-        if self.packed:
-            parts.zero_()
-        stride_b, stride_h, stride_q, stride_k = parts.stride()
-        served = 1 if self.packed else sizes.b // max(b, 1)
-        of_mask = {
-            "parts": parts, "part_stride_b": stride_b if apart > 1 else 0, "part_stride_h": stride_h,
-            "part_stride_q": stride_q, "part_stride_k": stride_k,
-            "q_tiles": tiles_q, "k_tiles": tiles_k, "mask_heads": h, "heads_each": sizes.n_heads // max(h, 1),
-            "sequences_each": served, "SUM_QUERIES": sum_queries, "SUM_KEYS": sum_keys,
-        }  # fmt: skip
-        self._launch(mask_kernel, (sizes.b if self.packed else b) * h * tiles_q * tiles_k, config, of_mask)
-        return parts.sum_to_size(b, h, along_q, along_k).to(mask.dtype).view(mask.shape)
+        given = self.given | {"parts": parts, "mask_heads": h, "heads_each": sizes.n_heads // max(h, 1)}
+        given |= dict(zip((f"part_stride_{axis}" for axis in ("b", "h", "q", "k")), parts.stride(), strict=True))
+        given["part_stride_b"] = parts.stride(0) if parts.shape[0] > 1 else 0
+        given["sequences_each"] = 1 if self.packed else sizes.b // max(b, 1)
+        given["q_tiles"] = tiles(sizes.t_q, self.of_mask.tile_q)
+        given["k_tiles"] = tiles(sizes.t_kv, self.of_mask.tile_k)
+        programs = (sizes.b if self.packed else b) * h * given["q_tiles"] * given["k_tiles"]
+        constants = {"SUM_QUERIES": along_q == 1, "SUM_KEYS": along_k == 1}
+        return self._launch(mask_kernel, programs, self.of_mask, given, constants)
 
-    def _launch(self, kernel: Any, programs: int, config: Config, more: dict[str, Any]) -> None:
-        """Start so many programs; each kernel picks what it has parameters for."""
-        if programs == 0:
-            return
+    def _launch(
+        self, kernel: Any, programs: int, config: Config, given: dict[str, Any], constants: dict[str, Any]
+    ) -> Launch:
         cut = {"TILE_Q": config.tile_q, "TILE_K": config.tile_k, "STAGES": config.num_stages}
-        given = self.given | cut | more
-        named = {name: given[name] for name in kernel.arg_names}
-        kernel[(programs,)](**named, **ALWAYS, num_warps=config.num_warps, num_stages=config.num_stages)
+        return Launch(kernel, programs, given, self.constants | cut | constants, config)
 
 
-_LSE_STRIDES = ("d_lse_stride_b", "d_lse_stride_h", "d_lse_stride_t")
-
-
-def _tiles(length: int, tile: int) -> int:
+def tiles(length: int, tile: int) -> int:
+    """How many tiles it takes."""
     return -(-length // tile)
 
 
-def _by_component(x: Tensor) -> Tensor:
+def by_component(x: Tensor) -> Tensor:
     """The tensor, copied where the components of a row do not lie one after another (a gradient of stride 0)."""
     return x if x.stride(-1) == 1 else x.contiguous()

@@ -13,8 +13,7 @@ Dao et al. 2022 (algorithm 4), Dao 2023 (algorithm 2).
 """
 
 # Functions of Triton have no types to check: what a parameter holds is said beside it.
-# A compile-time condition and one of the values are two ifs: the first decides what code there is.
-# ruff: noqa: ANN001, ANN201, SIM102
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ import triton
 import triton.language as tl
 
 from attnbook.kernels.flash.backward_tiles import (
-    all_finite,
+    FEW,
     before_softcap,
+    not_finite,
     only_finite,
     queries_of_keys,
     score_gradient,
@@ -84,21 +84,24 @@ def keys_kernel(
     if HAS_ALIBI:
         slopes += sequence * slope_stride_b + first_head * slope_stride_h
 
-    sum_k, sum_v = sum_over_queries(
-        k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t, d_out, d_out_stride_h, d_out_stride_t,
-        row_lse, row_delta, row_stride_h, mask, mask_stride_h, mask_stride_q, mask_stride_k, slopes, slope_stride_h,
-        len_q, len_k, group, window, scale, softcap, hidden, HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, TILE_K,
-        STAGES, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, UPCAST, False,
-    )  # fmt: skip
-    if IS_CAUSAL or MASK_KIND != NO_MASK:
-        if not (all_finite(sum_k) & all_finite(sum_v)):
-            sum_k, sum_v = sum_over_queries(
-                k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t, d_out, d_out_stride_h, d_out_stride_t,
-                row_lse, row_delta, row_stride_h, mask, mask_stride_h, mask_stride_q, mask_stride_k,
-                slopes, slope_stride_h, len_q, len_k, group, window, scale, softcap, hidden,
-                HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, 16, TILE_K,
-                1, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, UPCAST, True,
-            )  # fmt: skip
+    sum_k = tl.zeros((TILE_K, HEAD_TILE), tl.float32)
+    sum_v = tl.zeros((TILE_K, VALUE_TILE), tl.float32)
+    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
+    for careful in tl.static_range(2 if MAY_HIDE else 1):
+        heads = group
+        if careful:  # from the beginning, if there is reason to; else no head at all
+            spoilt = not_finite(sum_k) | not_finite(sum_v)
+            heads = tl.where(spoilt, group, 0)
+            sum_k = tl.where(spoilt, 0.0, sum_k)
+            sum_v = tl.where(spoilt, 0.0, sum_v)
+        sum_k, sum_v = add_queries(
+            sum_k, sum_v, k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t,
+            d_out, d_out_stride_h, d_out_stride_t, row_lse, row_delta, row_stride_h,
+            mask, mask_stride_h, mask_stride_q, mask_stride_k, slopes, slope_stride_h,
+            len_q, len_k, heads, window, scale, softcap, hidden, HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE,
+            FEW if careful else TILE_Q, TILE_K, 1 if careful else STAGES,
+            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, UPCAST, careful == 1,
+        )  # fmt: skip
 
     d_k += sequence * d_k_stride_b + kv_head.to(tl.int64) * d_k_stride_h + start_k * d_k_stride_t
     d_v += sequence * d_v_stride_b + kv_head.to(tl.int64) * d_v_stride_h + start_k * d_v_stride_t
@@ -107,7 +110,9 @@ def keys_kernel(
 
 
 @triton.jit
-def sum_over_queries(
+def add_queries(
+    sum_k,  # (TILE_K, HEAD_TILE), float32
+    sum_v,  # (TILE_K, VALUE_TILE), float32
     k_tile,  # (TILE_K, HEAD_TILE)
     v_tile,  # (TILE_K, VALUE_TILE)
     keys, first_key,  # (TILE_K,), and the first of them
@@ -116,20 +121,18 @@ def sum_over_queries(
     row_lse, row_delta, row_stride_h,
     mask, mask_stride_h, mask_stride_q, mask_stride_k,
     slopes, slope_stride_h,
-    len_q, len_k, group, window, scale, softcap, hidden,
+    len_q, len_k, heads, window, scale, softcap, hidden,
     HEAD_DIM: tl.constexpr, D_V: tl.constexpr, HEAD_TILE: tl.constexpr, VALUE_TILE: tl.constexpr,
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr, HAS_ALIBI: tl.constexpr,
     MASK_KIND: tl.constexpr, UPCAST: tl.constexpr,
     CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """What d_k (TILE_K, HEAD_TILE), without the scale, and d_v (TILE_K, VALUE_TILE) get from all queries, float32."""
-    sum_k = tl.zeros((TILE_K, HEAD_TILE), tl.float32)
-    sum_v = tl.zeros((TILE_K, VALUE_TILE), tl.float32)
+    """The sums for d_k, without the scale, and d_v, with what the queries of so many heads add to them."""
     last_key = tl.minimum(first_key + TILE_K, len_k) - 1
     first, stop = queries_of_keys(first_key, last_key, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
     first = first // TILE_Q * TILE_Q
-    for _ in range(group):
+    for _ in range(heads):
         slope = tl.load(slopes) if HAS_ALIBI else 0.0
         for first_query in tl.range(first, stop, TILE_Q, num_stages=STAGES):
             queries = first_query + tl.arange(0, TILE_Q)

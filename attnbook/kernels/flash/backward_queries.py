@@ -6,8 +6,7 @@ program also writes its share of the slope's gradient, and the shares are added 
 """
 
 # Functions of Triton have no types to check: what a parameter holds is said beside it.
-# A compile-time condition and one of the values are two ifs: the first decides what code there is.
-# ruff: noqa: ANN001, ANN201, SIM102
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import triton
 import triton.language as tl
 
 from attnbook.kernels.flash.backward_tiles import (
-    all_finite,
+    FEW,
     before_softcap,
     keys_of_queries,
+    not_finite,
     only_finite,
     score_gradient,
     sequence_of,
@@ -81,20 +81,23 @@ def queries_kernel(
     lse = tl.load(row_lse + in_rows + queries, mask=queries < len_q, other=float("inf"))
     delta = tl.load(row_delta + in_rows + queries, mask=queries < len_q, other=0.0)
 
-    sum_q, sum_slope = sum_over_keys(
-        q_tile, d_out_tile, lse, delta, queries, first_query, k, k_stride_t, v, v_stride_t,
-        mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
-        HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, TILE_K,
-        STAGES, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, NEEDS_SLOPES, UPCAST, False,
-    )  # fmt: skip
-    if IS_CAUSAL or MASK_KIND != NO_MASK:
-        if not all_finite(sum_q + sum_slope[:, None]):
-            sum_q, sum_slope = sum_over_keys(
-                q_tile, d_out_tile, lse, delta, queries, first_query, k, k_stride_t, v, v_stride_t,
-                mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
-                HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, 16,
-                1, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, NEEDS_SLOPES, UPCAST, True,
-            )  # fmt: skip
+    sum_q = tl.zeros((TILE_Q, HEAD_TILE), tl.float32)
+    sum_slope = tl.zeros((TILE_Q,), tl.float32)
+    last_query = tl.minimum(first_query + TILE_Q, len_q) - 1
+    first, stop = keys_of_queries(first_query, last_query, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
+    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
+    for careful in tl.static_range(2 if MAY_HIDE else 1):
+        if careful:  # from the beginning, if there is reason to; else no key at all
+            spoilt = not_finite(sum_q + sum_slope[:, None])
+            stop = tl.where(spoilt, stop, first)
+            sum_q = tl.where(spoilt, 0.0, sum_q)
+            sum_slope = tl.where(spoilt, 0.0, sum_slope)
+        sum_q, sum_slope = add_keys(
+            sum_q, sum_slope, q_tile, d_out_tile, lse, delta, queries, first, stop, k, k_stride_t, v, v_stride_t,
+            mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
+            HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, FEW if careful else TILE_K, 1 if careful else STAGES,
+            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, NEEDS_SLOPES, UPCAST, careful == 1,
+        )  # fmt: skip
 
     d_q += sequence * d_q_stride_b + head * d_q_stride_h + start_q * d_q_stride_t
     store_tile(d_q, queries, len_q, d_q_stride_t, 1, sum_q * d_scale, HEAD_DIM, HEAD_TILE, UPCAST)
@@ -103,11 +106,14 @@ def queries_kernel(
 
 
 @triton.jit
-def sum_over_keys(
+def add_keys(
+    sum_q,  # (TILE_Q, HEAD_TILE), float32
+    sum_slope,  # (TILE_Q,), float32
     q_tile,  # (TILE_Q, HEAD_TILE)
     d_out_tile,  # (TILE_Q, VALUE_TILE)
     lse, delta,  # (TILE_Q,)
-    queries, first_query,  # (TILE_Q,), and the first of them
+    queries,  # (TILE_Q,)
+    first, stop,  # keys from the first up to, and without, the second
     k, k_stride_t,
     v, v_stride_t,
     mask, mask_stride_q, mask_stride_k,
@@ -118,11 +124,7 @@ def sum_over_keys(
     MASK_KIND: tl.constexpr, NEEDS_SLOPES: tl.constexpr, UPCAST: tl.constexpr,
     CAREFUL: tl.constexpr,
 ):  # fmt: skip
-    """What d_q (TILE_Q, HEAD_TILE), without the scale, and the slope (TILE_Q,) get from all keys, float32."""
-    sum_q = tl.zeros((TILE_Q, HEAD_TILE), tl.float32)
-    sum_slope = tl.zeros((TILE_Q,), tl.float32)
-    last_query = tl.minimum(first_query + TILE_Q, len_q) - 1
-    first, stop = keys_of_queries(first_query, last_query, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
+    """The sums for d_q, without the scale, and for the slope, with what the keys add to them."""
     for first_key in tl.range(first // TILE_K * TILE_K, stop, TILE_K, num_stages=STAGES):
         keys = first_key + tl.arange(0, TILE_K)
         k_tile = load_tile(k, keys, len_k, k_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_K, HEAD_TILE)

@@ -22,6 +22,9 @@ import triton.language as tl
 
 from attnbook.kernels.tiles import NO_MASK, hide, in_sight, load_mask, score_tile
 
+FEW: tl.constexpr = tl.constexpr(16)
+"""Rows of a tile in the careful walk: little, so that it costs the quick one no registers."""
+
 
 @triton.jit
 def sequence_of(
@@ -124,10 +127,10 @@ def before_softcap(d_score, tangent, seen, HAS_SOFTCAP: tl.constexpr, CAREFUL: t
 
 
 @triton.jit
-def all_finite(tile):
-    """Is every number of a tile (ROWS, COLUMNS) finite?"""
+def not_finite(tile):
+    """Is some number of a tile (ROWS, COLUMNS) NaN or infinite?"""
     finite = tl.abs(tile) < float("inf")  # false for NaN
-    return tl.min(tl.min(finite.to(tl.int32), axis=1), axis=0) == 1
+    return tl.min(tl.min(finite.to(tl.int32), axis=1), axis=0) == 0
 
 
 @triton.jit
@@ -141,4 +144,5 @@ def only_finite(tile):
 def spoil(total, seen, spoilt):
     """NaN in those rows of `total` (ROWS, COLUMNS) that see (ROWS, OTHERS) one of the spoilt others (OTHERS,)."""
     met = tl.max((seen & spoilt[None, :]).to(tl.int32), axis=1) == 1
-    return tl.where(met[:, None], float("nan"), total)
+    # Added, not put in its place: Triton 3.9 fails to compile a choice by rows in a sum that lies in tensor memory.
+    return total + tl.where(met, float("nan"), 0.0)[:, None]
