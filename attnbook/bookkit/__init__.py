@@ -23,6 +23,7 @@ _PARTS = (
     "printed",
     "line_breaks",
     "bibliography",
+    "records_page",
     "search",
     "site",
     "theme_words",
