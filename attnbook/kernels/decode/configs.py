@@ -16,11 +16,8 @@ from attnbook.kernels.targets import Target
 TILE_BYTES = 16 * 1024
 """A tile of keys, about: what is on its way to a program while it calculates with the one before."""
 
-PARTS = 16
-"""Parts that the merging kernel takes at a time."""
-
 MERGE_WARPS = 4
-"""Warps of the merging kernel: a row of 16 · d_v numbers at a time."""
+"""Warps of the merging kernel, each program of which has one row of the result."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +35,30 @@ class Config:
     """How many tiles of keys are on their way at a time."""
 
 
-def split_config(rows: int, head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
+def split_config(
+    rows: int, head_dim: int, d_v: int, element_bytes: int, target: Target, *, paged: bool = False
+) -> Config:
     """How a sequence is cut that has so many rows (query heads of a group × queries) for each key/value head.
 
     A part costs its average, rows · d_v numbers of float32, written and read again: splits are longer where there are
     more rows, so that this stays small beside the keys and values that are read.
     """
     widest = max(padded(head_dim), padded(d_v))
-    tile_rows = min(padded(rows), 64)
-    split = 256 if tile_rows == 16 else 512
+    tile_rows = 16 if rows <= 16 else 32
+    split = 256 if rows <= 16 else 512
     if target.interpreted:
         return Config(split, tile_rows, 64, num_warps=4, num_stages=1)
-    tile_k = max(min(TILE_BYTES // (widest * element_bytes), 128), 16)
-    two_tiles = 2 * widest * tile_k * element_bytes
-    num_stages = 3 if 2 * 3 * two_tiles <= target.shared_bytes_per_sm else 2
-    num_warps = 8 if tile_rows == 64 and widest == 256 else 4
+    tile_bytes = TILE_BYTES if element_bytes == 2 else TILE_BYTES // 2
+    tile_k = max(min(tile_bytes // (widest * element_bytes), 2048 // tile_rows), 16)
+    both = 2 * widest * tile_k * element_bytes  # a tile of keys and one of values
+    num_stages = 3 if 2 * 3 * both <= target.shared_bytes_per_sm else 2
+    if paged:
+        num_stages = 2 * num_stages - 1  # the numbers of the pages are on their way first, as long as the pages then
+    # float32 is not multiplied by matrix instructions, but from registers.
+    num_warps = 8 if element_bytes == 4 or (tile_rows == 32 and widest == 256) else 4
     return Config(split, tile_rows, tile_k, num_warps, num_stages)
+
+
+def parts_at_a_time(d_v: int) -> int:
+    """How many averages of parts the merging kernel adds at a time: 2048 numbers, 16 for each thread."""
+    return 2048 // padded(d_v)

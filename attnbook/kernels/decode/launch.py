@@ -17,6 +17,7 @@ from attnbook.kernels.decode import configs
 from attnbook.kernels.decode.parts import launch_merge, on_device_of
 from attnbook.kernels.flash.call import Call, dense_call, strides_of
 from attnbook.kernels.flash.configs import padded
+from attnbook.kernels.variant import ALWAYS
 
 
 def decode_forward(
@@ -71,27 +72,29 @@ def run(call: Call, k: Tensor, v: Tensor, pages: Pages | None, *, parts: int) ->
     with on_device_of(q):
         if parts:
             _launch_splits(call, k, v, pages, averages, lses)
-        launch_merge(averages, lses, call.sinks, out, lse, pages, call.window, config_of(call).split)
+        launch_merge(averages, lses, call.sinks, out, lse, pages, call.window, config_of(call, pages).split)
     return out, lse
 
 
 def _launch_splits(call: Call, k: Tensor, v: Tensor, pages: Pages | None, averages: Tensor, lses: Tensor) -> None:
     from attnbook.kernels.decode.split import split_kernel
 
-    config, sizes = config_of(call), call.sizes
+    config, sizes = config_of(call, pages), call.sizes
     row_tiles = -(-call.group * sizes.t_q // config.tile_rows)
     split_kernel[(sizes.b * sizes.n_kv_heads * len(averages) * row_tiles,)](
         **split_arguments(call, k, v, pages, averages, lses),
         **split_constants(call, pages),
         num_warps=config.num_warps,
         num_stages=config.num_stages,
+        **ALWAYS,
     )
 
 
-def config_of(call: Call) -> configs.Config:
+def config_of(call: Call, pages: Pages | None = None) -> configs.Config:
     """How this call is cut."""
     sizes, rows = call.sizes, call.group * call.sizes.t_q
-    return configs.split_config(rows, sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
+    size = call.q.element_size()
+    return configs.split_config(rows, sizes.head_dim, sizes.d_v, size, call.target, paged=pages is not None)
 
 
 def split_arguments(
@@ -121,7 +124,7 @@ def split_arguments(
 
 def split_constants(call: Call, pages: Pages | None) -> dict[str, Any]:
     """The constants that `split_kernel` is compiled for."""
-    sizes, config, of_call = call.sizes, config_of(call), call.constants()
+    sizes, config, of_call = call.sizes, config_of(call, pages), call.constants()
     options = ("HEAD_DIM", "D_V", "HAS_WINDOW", "HAS_SOFTCAP", "HAS_ALIBI", "MASK_KIND", "UPCAST")
     return {
         **{name: of_call[name] for name in options},

@@ -64,7 +64,9 @@ def paged_forward(
     )
     table, own_lengths = (x.to(q.device).contiguous() for x in (page_table, lengths))
     pages = Pages(page_size, table, own_lengths, None if new_rows is None else new_rows.to(q.device).contiguous())
-    return run(call, k_pages, v_pages, pages, parts=most_parts(longest, q.shape[2], window, config_of(call).split))
+    return run(
+        call, k_pages, v_pages, pages, parts=most_parts(longest, q.shape[2], window, config_of(call, pages).split)
+    )
 
 
 def most_parts(longest: int, t_q: int, window: int | None, split: int) -> int:

@@ -13,6 +13,7 @@ from attnbook.kernels import outputs
 from attnbook.kernels.available import interpreting, require
 from attnbook.kernels.decode import configs
 from attnbook.kernels.flash.configs import padded
+from attnbook.kernels.variant import ALWAYS
 
 if TYPE_CHECKING:
     from attnbook.kernels.decode.launch import Pages
@@ -79,6 +80,7 @@ def launch_merge(
         **merge_arguments(averages, lses, sinks, out, lse, pages, window),
         **merge_constants(out, sinks, pages, window, split),
         num_warps=configs.MERGE_WARPS,
+        **ALWAYS,
     )
 
 
@@ -114,7 +116,7 @@ def merge_constants(
         "D_V": out.shape[-1],
         "PADDED_V": padded(out.shape[-1]),
         "SPLIT": split,
-        "TILE_PARTS": configs.PARTS,
+        "TILE_PARTS": configs.parts_at_a_time(out.shape[-1]),
         "HAS_WINDOW": window is not None,
         "HAS_SINKS": sinks is not None,
         "HAS_LENGTHS": pages is not None,

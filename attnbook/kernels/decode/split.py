@@ -120,51 +120,34 @@ def split_kernel(
         slopes_offset = b_64 * slope_stride_b + head * slope_stride_h
         slope = tl.load(slopes + slopes_offset, mask=is_row, other=0.0)[:, None]  # (TILE_ROWS, 1)
 
-    average = tl.zeros((TILE_ROWS, PADDED_V), tl.float32)  # to be divided by total
-    total = tl.zeros((TILE_ROWS,), tl.float32)
-    top = tl.full((TILE_ROWS,), float("-inf"), tl.float32)
     query_at = (query + (own_t_kv - own_t_q))[:, None]  # (TILE_ROWS, 1): the key of the same token
-    for tile_start in tl.range(start, stop, TILE_K):
-        key = tile_start + tl.arange(0, TILE_K)  # (TILE_K,)
-        is_key = key < stop
-        block, place = place_of(key, is_key, b_64, page_table, table_stride_b, PAGE_SIZE)
-        k_offset = block * k_stride_b + kv_head_64 * k_stride_h + place * k_stride_t
-        v_offset = block * v_stride_b + kv_head_64 * v_stride_h + place * v_stride_t
-        k_tile = load_rows(k, k_offset, is_key, k_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_K, PADDED_D)
-        v_tile = load_rows(v, v_offset, is_key, v_stride_d, D_V, PADDED_V, UPCAST)  # (TILE_K, PADDED_V)
+    is_query = (is_row & (query < own_t_q))[:, None]
+    mask_rows = mask
+    if MASK_KIND != NO_MASK:
+        mask_offset = b_64 * mask_stride_b + head * mask_stride_h + query_64 * mask_stride_q
+        mask_rows = mask + mask_offset[:, None]  # (TILE_ROWS, 1)
+    k_head, v_head = k + kv_head_64 * k_stride_h, v + kv_head_64 * v_stride_h
+    table_row = page_table
+    if PAGE_SIZE:
+        table_row = page_table + b_64 * table_stride_b
 
-        key_at = key[None, :]
-        seen = (is_row & (query < own_t_q))[:, None] & in_sight(
-            query_at, key_at, stop, window, SIGHT_DIFFERS, SIGHT_DIFFERS and HAS_WINDOW
-        )  # (TILE_ROWS, TILE_K)
-        added = 0.0
-        if MASK_KIND != NO_MASK:
-            mask_offset = b_64 * mask_stride_b + head * mask_stride_h + query_64 * mask_stride_q  # (TILE_ROWS,)
-            mask_offset = mask_offset[:, None] + key_at.to(tl.int64) * mask_stride_k
-            let_through, added = load_mask(mask + mask_offset, seen, hidden, MASK_KIND)
-            seen &= let_through
-        product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_ROWS, TILE_K)
-        score, _ = score_tile(
-            product, query_at, key_at, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND != NO_MASK
-        )
-        score = hide(score, seen)
-
-        new_top = tl.maximum(top, tl.max(score, 1))
-        origin = tl.where(new_top == float("-inf"), 0.0, new_top)  # −inf − −inf would be NaN
-        weight = tl.exp2(score - origin[:, None])
-        shrunk = tl.exp2(top - origin)
-        total = total * shrunk + tl.sum(weight, 1)
-        average *= shrunk[:, None]
-        top = new_top
-        if MASK_KIND != NO_MASK:
-            average = contained_product(average, weight, v_tile, seen)
-        elif SIGHT_DIFFERS:
-            if hides_some(tile_start, tile_start + TILE_K, own_t_q, own_t_kv, window, HAS_WINDOW):
-                average = contained_product(average, weight, v_tile, seen)
-            else:
-                average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
-        else:
-            average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
+    average, total, top = attend(
+        q_tile, k_head, v_head, b_64, table_row, start, stop, is_query, query_at, mask_rows, slope,
+        scale, softcap, hidden, window,
+        k_stride_b, k_stride_t, k_stride_d, v_stride_b, v_stride_t, v_stride_d, mask_stride_k,
+        HEAD_DIM, D_V, PADDED_D, PADDED_V, TILE_K, PAGE_SIZE, SIGHT_DIFFERS, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
+        MASK_KIND, UPCAST, False,
+    )  # fmt: skip
+    if SIGHT_DIFFERS or MASK_KIND != NO_MASK:  # noqa: SIM102
+        # A hidden key has weight 0, and 0 · NaN is NaN: where one may have leaked, all is done again with care.
+        if tl.max(tl.max((~is_finite(average)).to(tl.int32), 1), 0) > 0:
+            average, total, top = attend(
+                q_tile, k_head, v_head, b_64, table_row, start, stop, is_query, query_at, mask_rows, slope,
+                scale, softcap, hidden, window,
+                k_stride_b, k_stride_t, k_stride_d, v_stride_b, v_stride_t, v_stride_d, mask_stride_k,
+                HEAD_DIM, D_V, PADDED_D, PADDED_V, 16, PAGE_SIZE, SIGHT_DIFFERS, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
+                MASK_KIND, UPCAST, True,
+            )  # fmt: skip
 
     some = tl.where(total == 0.0, 1.0, total)
     part_64, component = part.to(tl.int64), tl.arange(0, PADDED_V)
@@ -177,6 +160,82 @@ def split_kernel(
     )
     offset = part_64 * lses_stride_part + b_64 * lses_stride_b + head * lses_stride_h + query_64 * lses_stride_t
     tl.store(lses + offset, tl.where(total == 0.0, float("-inf"), (top + tl.log2(some)) * LN2), mask=is_row)
+
+
+@triton.jit
+def attend(
+    q_tile,  # (TILE_ROWS, PADDED_D)
+    k,  # the first key of this head: of the first sequence, or page
+    v,
+    b,
+    table_row,  # the pages of this sequence
+    start,  # the keys of this split
+    stop,
+    is_query,  # (TILE_ROWS, 1): is this row a query of this sequence?
+    query_at,  # (TILE_ROWS, 1): at which key it stands
+    mask_rows,  # (TILE_ROWS, 1): where its mask begins
+    slope,  # (TILE_ROWS, 1)
+    scale,
+    softcap,
+    hidden,
+    window,
+    k_stride_b,
+    k_stride_t,
+    k_stride_d,
+    v_stride_b,
+    v_stride_t,
+    v_stride_d,
+    mask_stride_k,
+    HEAD_DIM: tl.constexpr,
+    D_V: tl.constexpr,
+    PADDED_D: tl.constexpr,
+    PADDED_V: tl.constexpr,
+    TILE_K: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,
+    SIGHT_DIFFERS: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
+    HAS_ALIBI: tl.constexpr,
+    MASK_KIND: tl.constexpr,
+    UPCAST: tl.constexpr,
+    CAREFUL: tl.constexpr,  # keep what is not finite from rows that may not see it
+):
+    """For each row: Σ weight · v over the keys `start` to `stop` − 1, Σ weight, and the largest score (base 2)."""
+    average = tl.zeros((q_tile.shape[0], PADDED_V), tl.float32)
+    total = tl.zeros((q_tile.shape[0],), tl.float32)
+    top = tl.full((q_tile.shape[0],), float("-inf"), tl.float32)
+    for tile_start in tl.range(start, stop, TILE_K, num_stages=1 if CAREFUL else None):
+        key = tile_start + tl.arange(0, TILE_K)  # (TILE_K,)
+        is_key = key < stop
+        block, place = place_of(key, is_key, b, table_row, PAGE_SIZE)
+        k_offset, v_offset = block * k_stride_b + place * k_stride_t, block * v_stride_b + place * v_stride_t
+        k_tile = load_rows(k, k_offset, is_key, k_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_K, PADDED_D)
+        v_tile = load_rows(v, v_offset, is_key, v_stride_d, D_V, PADDED_V, UPCAST)  # (TILE_K, PADDED_V)
+
+        key_at = key[None, :]
+        seen = is_query & in_sight(query_at, key_at, stop, window, SIGHT_DIFFERS, SIGHT_DIFFERS and HAS_WINDOW)
+        added = 0.0
+        if MASK_KIND != NO_MASK:
+            through, added = load_mask(mask_rows + key_at.to(tl.int64) * mask_stride_k, seen, hidden, MASK_KIND)
+            seen = seen & through
+        product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_ROWS, TILE_K)
+        score, _ = score_tile(
+            product, query_at, key_at, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND != NO_MASK
+        )
+        score = hide(score, seen)
+
+        new_top = tl.maximum(top, tl.max(score, 1))
+        origin = tl.where(new_top == float("-inf"), 0.0, new_top)  # −inf − −inf would be NaN
+        weight = tl.exp2(score - origin[:, None])
+        shrunk = tl.exp2(top - origin)
+        total = total * shrunk + tl.sum(weight, 1)
+        average = average * shrunk[:, None]
+        top = new_top
+        if CAREFUL:
+            average = contained(average, weight, v_tile, seen)
+        else:
+            average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
+    return average, total, top
 
 
 @triton.jit
@@ -199,19 +258,10 @@ def first_in_sight(t_q, t_kv, window, HAS_WINDOW: tl.constexpr):
 
 
 @triton.jit
-def hides_some(tile_start, tile_stop, t_q, t_kv, window, HAS_WINDOW: tl.constexpr):
-    """Is there a key in this tile that some causal query may not see?"""
-    hides = tile_stop > t_kv - t_q + 1  # the first query sees those before
-    if HAS_WINDOW:
-        hides = hides | (tile_start < t_kv - window)  # the last query sees the last `window`
-    return hides
-
-
-@triton.jit
-def place_of(key, is_key, b, page_table, table_stride_b, PAGE_SIZE: tl.constexpr):
+def place_of(key, is_key, b, table_row, PAGE_SIZE: tl.constexpr):
     """The page in which each key lies and its place there; without pages the sequence and the key's number. int64."""
     if PAGE_SIZE:
-        block = tl.load(page_table + b * table_stride_b + key // PAGE_SIZE, mask=is_key, other=0).to(tl.int64)
+        block = tl.load(table_row + key // PAGE_SIZE, mask=is_key, other=0).to(tl.int64)
         place = key % PAGE_SIZE
     else:
         block = b
@@ -236,25 +286,28 @@ def load_rows(
 
 
 @triton.jit
-def contained_product(average, weight, v_tile, seen):
-    """Give average + weight · v_tile, where what is not finite in a row of v_tile reaches only rows that see its key.
+def is_finite(x):
+    """Neither NaN nor ±inf: a NaN is not less than anything."""
+    return tl.abs(x.to(tl.float32)) < float("inf")
 
-    The weight of a hidden key is 0, and 0 · NaN is NaN: so such numbers are taken out before the product, and put back
-    where they may be seen. average (rows, d_v), weight and seen (rows, keys), v_tile (keys, d_v).
+
+@triton.jit
+def contained(average, weight, v_tile, seen):
+    """The product of weight and v_tile, added to average; what is not finite reaches only rows that see its key.
+
+    Such numbers are taken out before the product, and put back where they may be seen: an inf as an inf. average
+    (rows, d_v), weight and seen (rows, keys), v_tile (keys, d_v).
     """
-    finite = tl.abs(v_tile.to(tl.float32)) < float("inf")  # a NaN is not less than anything
-    clean = tl.where(finite, v_tile, 0.0).to(v_tile.dtype)
+    clean = tl.where(is_finite(v_tile), v_tile, 0.0).to(v_tile.dtype)
     average = tl.dot(weight.to(v_tile.dtype), clean, average, input_precision="ieee")
-    if tl.max(tl.max((~finite).to(tl.int32), 1), 0) > 0:
-        wide = v_tile.to(tl.float32)
-        average = put_back(average, seen, wide == float("inf"), float("inf"))
-        average = put_back(average, seen, wide == float("-inf"), float("-inf"))
-        average = put_back(average, seen, wide != wide, float("nan"))
-    return average
+    wide = v_tile.to(tl.float32)
+    average = put_back(average, seen, wide == float("inf"), float("inf"))
+    average = put_back(average, seen, wide == float("-inf"), float("-inf"))
+    return put_back(average, seen, wide != wide, float("nan"))
 
 
 @triton.jit
 def put_back(average, seen, where, special):
-    """Give average, plus `special` in each component of which a row sees a key that has it."""
+    """`special` is added to each component of which a row sees a key that has it there."""
     reached = tl.dot(seen.to(tl.float16), where.to(tl.float16)) > 0.0
     return tl.where(reached, average + special, average)
