@@ -25,8 +25,8 @@ LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 LN2: tl.constexpr = tl.constexpr(0.6931471805599453)
 """ln 2: turns a log-sum-exp of base 2 into a natural one."""
 
-LOWEST: tl.constexpr = tl.constexpr(-3.4028234663852886e38)
-"""The lowest finite float32."""
+LOWEST: tl.constexpr = tl.constexpr(-2.3e38)
+"""About the lowest float32 that is finite also in base 2."""
 
 NO_MASK: tl.constexpr = tl.constexpr(0)
 BOOLEANS: tl.constexpr = tl.constexpr(1)
@@ -145,8 +145,7 @@ def load_mask(
     else:
         mask = tl.load(pointers, mask=inside, other=0.0).to(tl.float32)
         seen = inside & ~(mask <= hidden)  # a NaN hides nothing
-        added = mask * LOG2E
-        added = tl.where(added == float("-inf"), LOWEST, added)  # a score that low is a score still
+        added = tl.where(mask < LOWEST, LOWEST, mask) * LOG2E  # what is that low and shown stays a finite score
     return seen, added
 
 

@@ -78,6 +78,16 @@ class Call:
         return self.sizes.n_heads // max(self.sizes.n_kv_heads, 1)
 
     @property
+    def bare(self) -> bool:
+        """Are the scores the scaled products and nothing else?"""
+        return self.mask is None and self.softcap is None and self.slopes is None
+
+    @property
+    def hides(self) -> bool:
+        """May some query not see some key of its sequence?"""
+        return self.is_causal or self.mask is not None
+
+    @property
     def upcast(self) -> bool:
         """Must tiles be read as float32? The interpreter calculates bfloat16 wrongly."""
         return self.target.interpreted and self.q.dtype == torch.bfloat16

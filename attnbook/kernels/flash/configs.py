@@ -34,15 +34,25 @@ def padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def forward_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
-    """How the forward kernel is cut."""
+def forward_config(head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, hides: bool) -> Config:
+    """How the forward kernel is cut.
+
+    `bare`: no mask, softcap or ALiBi, whose tiles of numbers take registers too. `hides`: some query may not see some
+    key, so the kernel has a part more, which is done again where there is a NaN; with it, Blackwell's division of
+    labour between warps leaves too few registers.
+    """
     widest = max(padded(head_dim), padded(d_v))
-    if target.interpreted:
+    if target.interpreted or element_bytes == 4:  # float32 is multiplied without the matrix units, to be exact
         return Config(32, 32, num_warps=4, num_stages=1)
-    if element_bytes == 4:
-        return Config(32, 32, num_warps=4, num_stages=1)
-    if widest <= 64:
-        return Config(128, 64, num_warps=4, num_stages=3)
-    if widest <= 128:
+    generation = target.capability[0]
+    if generation not in (9, 10):  # 8.x, and 12.x, which has Ampere's matrix instructions and less shared memory
+        if not bare or widest > 128:
+            return Config(64, 32, num_warps=8, num_stages=2)
         return Config(128, 64, num_warps=8, num_stages=2)
-    return Config(64, 32, num_warps=8, num_stages=2)
+    if not bare:
+        return Config(64, 32, num_warps=8, num_stages=2, descriptors=True)
+    if generation == 9:
+        return Config(128, 128 if widest <= 128 else 64, num_warps=8, num_stages=2, descriptors=True)
+    if widest <= 128:
+        return Config(128, 64, num_warps=8, num_stages=2, descriptors=True, warp_specialize=not hides)
+    return Config(64, 64, num_warps=8, num_stages=2, descriptors=True)

@@ -98,7 +98,9 @@ def launch(call: Call, out: Tensor, lse: Tensor) -> None:
 def prepare(call: Call, out: Tensor, lse: Tensor) -> tuple[dict[str, Any], dict[str, Any], Config]:
     """The kernel's arguments and its constants, by the names of its parameters, and how it is cut."""
     sizes = call.sizes
-    config = forward_config(sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
+    config = forward_config(
+        sizes.head_dim, sizes.d_v, call.q.element_size(), call.target, bare=call.bare, hides=call.hides
+    )
     head_tile, value_tile = padded(sizes.head_dim), padded(sizes.d_v)
     described = config.descriptors and takes_descriptor(call, call.k) and takes_descriptor(call, call.v)
     tensors = {"q": call.q, "k": call.k, "v": call.v, "out": out, "lse": lse}
@@ -121,7 +123,7 @@ def prepare(call: Call, out: Tensor, lse: Tensor) -> tuple[dict[str, Any], dict[
 
 
 def takes_descriptor(call: Call, x: Tensor) -> bool:
-    """Can whole tiles of (b, h, t, d) be copied by the hardware? Rows lie at multiples of 16 bytes, nothing is repeated.
+    """Can the hardware copy whole tiles of (b, h, t, d)? Rows lie at multiples of 16 bytes, nothing is repeated.
 
     A packed sequence ends where the next begins, which a descriptor of the whole does not know: pointers there.
     """

@@ -102,7 +102,7 @@ def forward_kernel(
     q_tile = load_tile(q, rows, t_q, q_stride_t, q_stride_d, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
     slope = tl.load(slopes + offset(sequence, slope_stride_b) + offset(head, slope_stride_h)) if HAS_ALIBI else 0.0
 
-    # Some row sees the keys from `begin` up to `end`; all see those from `whole_begin` up to `whole_end`, in whole tiles.
+    # Keys from `begin` up to `end` are seen by some row; from `whole_begin` up to `whole_end`, in whole tiles, by all.
     earliest = tile * TILE_Q + t_kv - t_q
     latest = tl.minimum((tile + 1) * TILE_Q, t_q) - 1 + t_kv - t_q
     begin, whole_begin, whole_end, end = 0, 0, t_kv // TILE_K * TILE_K, t_kv
@@ -136,7 +136,7 @@ def forward_kernel(
             average = tl.where(spoilt, 0.0, average)
 
         for at in tl.range(
-            first, last, FEW if part == AGAIN else TILE_K, warp_specialize=WARP_SPECIALIZE and part == WHOLE
+            first, last, FEW if part == AGAIN else TILE_K, warp_specialize=WARP_SPECIALIZE and part != AGAIN
         ):
             key = at
             if part == EDGES:
