@@ -98,9 +98,11 @@ def _product(
 
     Ampere's instructions take both factors from registers, Hopper's and Blackwell's from shared memory: smaller there.
     """
-    if itemsize == 4:  # no matrix unit takes float32 as it is: ordinary multiplications, small tiles
+    if target.interpreted:  # few large tiles are faster there, and still more than one along every axis in the tests
+        most = (64, 128, 64)
+    elif itemsize == 4:  # no matrix unit takes float32 as it is: ordinary multiplications, small tiles
         most, num_stages = (64, 64, 16), 2
-    elif not (target.has_descriptors or target.interpreted):
+    elif not target.has_descriptors:
         most, num_stages = on_ampere, max(num_stages, 4)  # smaller steps, so more of them on their way
     rows, columns, step = (max(16, min(limit, power_of_2(size))) for limit, size in zip(most, sizes, strict=True))
     return Product(rows, columns, step, 8, num_stages, target.has_descriptors)

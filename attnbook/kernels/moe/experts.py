@@ -227,7 +227,13 @@ def check(x: Tensor, experts: Tensor, weights: Tensor, w_gate: Tensor, w_up: Ten
     for name, shape in expected.items():
         if tuple(given[name].shape) != shape:
             raise ShapeError(f"{name} has shape {tuple(given[name].shape)}: expected {shape}")
-    for name, dtype in {"w_gate": x.dtype, "w_up": x.dtype, "w_down": x.dtype, "weights": torch.float32}.items():
+    for name, dtype in {
+        "w_gate": x.dtype,
+        "w_up": x.dtype,
+        "w_down": x.dtype,
+        "weights": torch.float32,
+        "experts": torch.int64,
+    }.items():
         if given[name].dtype != dtype:
             raise DTypeError(f"{name} has dtype {given[name].dtype}: expected {dtype}")
     for name, other in given.items():

@@ -1,0 +1,96 @@
+"""What the tests of the mixture of experts share: inputs between guards, poisoned outputs, the definition, garbage."""
+
+import numpy as np
+import torch
+
+from attnbook.kernels import outputs
+from tests.kernels.device import DEVICE
+from tests.tolerance import as_float64
+
+GUARD = 64
+"""Elements before and behind everything that a kernel may touch; a multiple of 16 bytes."""
+
+NAMES = ("x", "weights", "w_gate", "w_up", "w_down")
+"""The inputs with gradients, in the order in which `experts_backward` returns them."""
+
+
+def guarded(x, fill=torch.nan):
+    """The same numbers as a view into a longer piece of memory that is otherwise `fill`; contiguous."""
+    memory = torch.full((x.numel() + 2 * GUARD,), fill, dtype=x.dtype, device=DEVICE)
+    view = memory[GUARD : GUARD + x.numel()].view(x.shape)
+    view.copy_(x)
+    return view
+
+
+class Poison:
+    """Stands in for `outputs.empty`: NaN wherever no kernel wrote, and guards that show a write beside the memory."""
+
+    def __init__(self):
+        self.memory = []
+
+    def empty(self, shape, like, dtype=None):
+        """Memory of this shape filled with NaN, whole numbers with −1, in the midst of more of the same."""
+        dtype = like.dtype if dtype is None else dtype
+        fill = torch.nan if dtype.is_floating_point else -1
+        size = int(np.prod(shape))
+        memory = torch.full((size + 2 * GUARD,), fill, dtype=dtype, device=like.device)
+        self.memory.append(memory)
+        return memory[GUARD : GUARD + size].view(shape)
+
+    def untouched(self):
+        """Are all guards as they were?"""
+        ends = [end for memory in self.memory for end in (memory[:GUARD], memory[-GUARD:])]
+        return all(bool((end.isnan() if end.dtype.is_floating_point else end == -1).all()) for end in ends)
+
+    def __enter__(self):
+        self.real, outputs.empty = outputs.empty, self.empty
+        return self
+
+    def __exit__(self, *_):
+        outputs.empty = self.real
+
+
+def definition(x, experts, weights, w_gate, w_up, w_down, *, swap=False, turn=0):
+    """y by the definition, expert by expert, every step in the dtype of x; differentiable in all but `experts`.
+
+    `swap` exchanges gate and up, `turn` gives each expert's tokens to another one: garbage for the controls.
+    """
+    y = torch.zeros_like(x)
+    n_experts = w_gate.shape[0]
+    for e in range(n_experts):
+        row, slot = torch.where(experts == e)
+        gate, up, down = (w[(e + turn) % n_experts] for w in (w_gate, w_up, w_down))
+        gate, up = (up, gate) if swap else (gate, up)
+        z = x[row] @ gate
+        out = (z * torch.sigmoid(z) * (x[row] @ up)) @ down
+        y = y.index_add(0, row, weights[row, slot, None].to(x.dtype) * out)
+    return y
+
+
+def gradients(grad_y, dtype, x, experts, weights, w_gate, w_up, w_down, **garbage):
+    """Y and its gradients by name, of the definition, every step in this dtype."""
+    given = dict(zip(NAMES, (x, weights, w_gate, w_up, w_down), strict=True))
+    leaves = {name: a.detach().to(dtype).requires_grad_() for name, a in given.items()}
+    x, weights, *matrices = leaves.values()
+    y = definition(x, experts, weights, *matrices, **garbage)
+    found = torch.autograd.grad((y * grad_y.to(dtype)).sum(), list(leaves.values()), allow_unused=True)
+    zeros = (torch.zeros_like(a) if g is None else g for g, a in zip(found, leaves.values(), strict=True))
+    return {"y": y.detach()} | dict(zip(leaves, zeros, strict=True))
+
+
+def garbage(grad_y, *inputs):
+    """Wrong results by name, each a dict as from `gradients`, in float64."""
+    x, experts, weights, *matrices = inputs
+    mean = weights.double().mean(1, keepdim=True).expand_as(weights)
+    wrong = {
+        "gate and up swapped": gradients(grad_y, torch.float64, *inputs, swap=True),
+        "experts permuted": gradients(grad_y, torch.float64, *inputs, turn=1),
+        "mean weights": gradients(grad_y, torch.float64, x, experts, mean, *matrices),
+        "weights of the next slot": gradients(grad_y, torch.float64, x, experts, weights.roll(1, 1), *matrices),
+        "weights as large again": gradients(grad_y, torch.float64, x, experts, 2 * weights, *matrices),
+        "nothing dropped": gradients(grad_y, torch.float64, x, experts.clamp(min=0), weights, *matrices),
+        "the last token forgotten": gradients(
+            grad_y, torch.float64, x, torch.cat([experts[:-1], torch.full_like(experts[-1:], -1)]), weights, *matrices
+        ),
+    }
+    return {name: {of: as_float64(a.cpu()) for of, a in result.items()} for name, result in wrong.items()}
