@@ -230,6 +230,26 @@ def _has_variants(operation: str) -> bool:
     return any(Path(folder, operation, "variants.py").is_file() for folder in kernels.__path__)
 
 
+def usual(found: Sequence[Variant]) -> list[Variant]:
+    """Of each kernel and head_dim the call that is met most: in bfloat16, with no option but causality.
+
+    A kernel that does not know bfloat16 comes with all its variants, one that is launched for an option only with the
+    first of those.
+    """
+    of_bf16 = [variant for variant in found if variant.dtype == "bf16"]
+    without = {variant.kernel for variant in found} - {variant.kernel for variant in of_bf16}
+    chosen = {variant.name: variant for variant in found if variant.kernel in without}
+    for variant in of_bf16:
+        if variant.name.endswith(("-bf16", "-bf16-causal")):
+            chosen[variant.name.removesuffix("-causal")] = variant  # the causal one where there are both
+    covered = {(variant.kernel, variant.head_dim) for variant in chosen.values()}
+    for variant in of_bf16:
+        if (variant.kernel, variant.head_dim) not in covered:
+            covered.add((variant.kernel, variant.head_dim))
+            chosen[variant.name] = variant
+    return list(chosen.values())
+
+
 def select(names: Sequence[str]) -> Callable[[Variant], bool]:
     """What `only` is for variants whose name, operation or kernel holds one of the words; all, without words."""
     return lambda variant: (

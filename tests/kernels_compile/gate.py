@@ -11,9 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from attnbook.kernels.compile import report, variants
+from attnbook.kernels.compile import report, usual, variants
 from attnbook.kernels.targets import TARGETS, Target
-from attnbook.kernels.variant import Variant
 
 HEAD_DIMS = (64, 128, 256)
 
@@ -21,8 +20,8 @@ HEAD_DIMS = (64, 128, 256)
 def gated(target: Target, *, every: bool) -> set[str]:
     """Names of the variants that must be fine: in bfloat16, and all of a kernel that does not know that type.
 
-    Of these the default tests compile the usual call of each kernel and head_dim, causal where there is one, and at
-    head_dim 128 the call with every option.
+    Of these the default tests compile the usual call of each kernel and head_dim, and at head_dim 128 the call with
+    every option.
     """
     found = variants(target)
     in_bf16 = {variant.kernel for variant in found if variant.dtype == "bf16"}
@@ -33,18 +32,7 @@ def gated(target: Target, *, every: bool) -> set[str]:
     ]
     if every:
         return {variant.name for variant in must}
-    usual = {v.name.removesuffix("-causal"): v for v in must if v.kernel not in in_bf16 or is_usual(v)}
-    covered = {(v.kernel, v.head_dim) for v in usual.values()}
-    return {
-        *(v.name for v in usual.values()),
-        *(v.name for v in must if v.name.endswith("-d128-bf16-everything")),
-        *(v.name for v in must if (v.kernel, v.head_dim) not in covered),  # it is launched for that option only
-    }
-
-
-def is_usual(variant: Variant) -> bool:
-    """Is it a call with no option but causality?"""
-    return variant.name.endswith(("-bf16", "-bf16-causal"))
+    return {variant.name for variant in (*usual(must), *(v for v in must if v.name.endswith("-d128-bf16-everything")))}
 
 
 def main(arguments: Sequence[str]) -> int:
