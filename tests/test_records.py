@@ -123,7 +123,7 @@ def test_a_recorded_value_carries_device_date_and_source(book):
 
 
 def test_a_record_may_say_what_it_lacks(book):
-    """By name, with the reason; a record that lacks nothing need not say so, and one that says it wrongly is refused."""
+    """By name, with the reason; a record that lacks nothing need not say so; one that gives no reason is refused."""
     path = book / "records" / "flash.json"
     assert Record.load(path).missing == {}
     data = json.loads(path.read_text())

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m attnbook
     if options.list:
         print(*_listed(chosen, kind), sep="\n")
         return FINE
-    wrong = _unusable(options.device)
+    wrong = _taken(options.device)
     if wrong:
         return _cannot(prog, wrong)
     if options.threads is not None:
@@ -113,8 +113,8 @@ def _listed(cases: Sequence[Case], kind: str) -> list[str]:
     return [*lines, f"{'in all':<{width}} {sum(case.planned for case in cases):>4.0f} s at most"]
 
 
-def _unusable(device: str) -> str:
-    """Why nothing can be measured on a device; empty where it can."""
+def _taken(device: str) -> str:
+    """Make this the device of the process -> why nothing can be measured on it; empty where it can."""
     import torch
 
     if device == "cpu":
@@ -122,11 +122,13 @@ def _unusable(device: str) -> str:
     if not torch.cuda.is_available():
         return f"device {device!r} is not here: torch {torch.__version__} finds no CUDA device"
     try:
-        torch.cuda.get_device_properties(device)
+        torch.cuda.set_device(device)  # Triton launches on the current one
     except (RuntimeError, AssertionError, ValueError) as error:
         return f"device {device!r} is not here: {str(error).splitlines()[0]}"
     if os.environ.get("TRITON_INTERPRET"):
         return "TRITON_INTERPRET is set: kernels would be interpreted on the CPU, and no GPU measured"
+    # What float32 is compared with must be float32, though some images set another default.
+    torch.set_float32_matmul_precision("highest")
     return ""
 
 

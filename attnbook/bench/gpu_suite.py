@@ -1,6 +1,7 @@
 """The cases of a GPU in the order in which they run: what is right, what the card can do, how fast the kernels are.
 
-What is asked comes first, so that a run which ends early has it. The seconds planned for each hold what it has to
+Of the package only `kernels` and `costs` are used, and of others torch and triton: a machine that is lent for a quarter
+of an hour need have nothing else. What is asked comes first, so that a run which ends early has it. The seconds planned for each hold what it has to
 compile; they add up to less than the 8 minutes that the command may take.
 """
 

@@ -1,6 +1,9 @@
 """The GPU's cases, without one: the plan, the arithmetic, and a whole run with stand-ins for kernels and clock."""
 
+import json
 import math
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -302,6 +305,19 @@ def test_a_whole_run_keeps_its_time_and_times_nothing_that_is_wrong(tiny, monkey
     assert all(why.endswith("s of 300 s are left") for why in late)
     assert clock.at <= 300
     assert status(verdicts) == 1
+
+
+def test_a_lent_machine_needs_torch_and_triton_only():
+    """Of the package only kernels and costs are loaded; what the reference needs beside torch is not."""
+    program = (
+        "import sys, json\nsys.modules['array_api_compat'] = sys.modules['hypothesis'] = None\n"
+        "import attnbook.bench.gpu_suite, attnbook.bench.command\nfrom attnbook.cli import bench\n"
+        "from attnbook.kernels import decode, flash, moe\n"
+        "print(json.dumps(sorted({name.split('.')[1] for name in sys.modules if name.startswith('attnbook.')})))"
+    )
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    own = {"bench", "cli", "costs", "kernels"} | {"errors", "measure", "records", "shapes", "shapes_moe", "typed"}
+    assert set(json.loads(made.stdout)) == own
 
 
 def test_kernels_that_cannot_run_here_are_not_run():

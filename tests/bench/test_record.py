@@ -54,7 +54,7 @@ def project(tmp_path, monkeypatch):
 @pytest.fixture
 def card(monkeypatch, project):
     """A machine that says it has an H200; cases are put in place of the suite."""
-    monkeypatch.setattr(command, "_unusable", lambda device: "")
+    monkeypatch.setattr(command, "_taken", lambda device: "")
     monkeypatch.setattr(command, "machine", lambda device: "NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     return lambda *cases: monkeypatch.setattr(gpu_suite, "GPU_SUITE", cases)
