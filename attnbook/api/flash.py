@@ -16,7 +16,6 @@ from torch import Tensor
 
 from attnbook.api.call import FLOATS, Call
 
-
 FORWARD: Any = getattr(torch, "_scaled_dot_product_flash_attention_for_cpu", None)
 """The kernel as a function of torch, which costs 45 µs less than the same out of `torch.ops.aten`."""
 
@@ -71,12 +70,12 @@ def forward(q: Tensor, k: Tensor, v: Tensor, how: How) -> tuple[Tensor, Tensor] 
     """
     is_causal = how.is_causal and q.shape[2] > 1
     out, lse = FORWARD(*rows(q, k, v), 0.0, is_causal, attn_mask=added(how.mask, q), scale=how.scale)
-    if is_causal or how.mask is not None:
-        # From v it leaks into every row, by 0 · NaN, or the last row sees it; from k, or out of a mask, through a score
-        # of NaN or inf into a row's lse, and with is_causal nowhere.
-        if not finite(out.select(2, -1)) or not (is_causal or (finite(lse) and hides(q, k, lse, how))):
-            return None
-    return out, lse
+    if not is_causal and how.mask is None:
+        return out, lse
+    # What is not finite in v is in the last row, which sees it, or has it by 0 · NaN. What is not in k leaks nowhere
+    # with is_causal; behind a mask it leaks where the score is +inf or NaN, and so does a mask: then the lse is NaN.
+    right = finite(out.select(2, -1)) and (is_causal or (finite(lse) and hides(q, k, lse, how)))
+    return (out, lse) if right else None
 
 
 def backward(
@@ -115,12 +114,17 @@ def added(mask: Tensor | None, q: Tensor) -> Tensor | None:
 
 
 def hidden_by(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a boolean mask is True, −inf elsewhere; made of bits, as −inf · (1 − mask): `torch.where` takes twice as long.
+    """0 where a boolean mask is True, −inf elsewhere, in half the time of `torch.where`: from the bits of −inf.
 
-    −inf is a whole number of the same width, b, and 0 is 0: b − b · mask, with no branch and no NaN.
+    They are ones for the sign and the exponent, which is the whole number −one; 0 is 0: mask · one − one.
     """
-    bits, minus_infinity = INFINITIES[dtype]
-    return torch.sub(minus_infinity, mask.view(torch.uint8).to(bits), alpha=minus_infinity.item()).view(dtype)
+    whole, one = {
+        torch.float64: (torch.int64, 1 << 52),
+        torch.float32: (torch.int32, 1 << 23),
+        torch.float16: (torch.int16, 1 << 10),
+        torch.bfloat16: (torch.int16, 1 << 7),
+    }[dtype]
+    return torch.rsub(mask.view(torch.uint8).to(whole), -one, alpha=-one).view(dtype)
 
 
 def hides(q: Tensor, k: Tensor, lse: Tensor, how: How) -> bool:

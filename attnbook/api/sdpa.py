@@ -22,6 +22,7 @@ from attnbook.api.flash import HALF, REGISTER, finite
 from attnbook.api.traced import traced
 from attnbook.tiled.decode import takes_decode
 
+
 def lacks(call: Call) -> str | None:
     """What this call asks for that torch's attention does not have; None where it has all."""
     if call.softcap is not None:

@@ -17,7 +17,7 @@ def traced(q: Tensor) -> bool:
 
 def transformed() -> bool:
     """Is a transform of torch.func or a level of forward-mode gradients at work?"""
-    return torch._C._are_functorch_transforms_active() or forward_mode()
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def forward_mode() -> bool:

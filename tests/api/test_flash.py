@@ -100,6 +100,51 @@ def test_torch_has_it():
     assert flash.BACKWARD is not None
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_booleans_made_of_bits(dtype):
+    """0 and −inf, in every dtype and layout."""
+    seen = allowed()
+    for mask in (seen, seen.T, seen[::2, 1:], seen[:, :1].expand(T_Q, 5), seen[:0], seen[0, 0]):
+        expected = torch.where(mask, torch.zeros((), dtype=dtype), -torch.inf)
+        torch.testing.assert_close(flash.hidden_by(mask, dtype), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("last", ["sees all", "sees nothing", "does not see it"])
+def test_the_last_row_shows_a_value_that_leaks(taken, last, bad, dtype):
+    """Whatever it sees: only that row is looked at, and rows that may not see the value keep their numbers."""
+    q, k, v = inputs(dtype, t_q=67)
+    seen = allowed((), t_q=67)
+    seen[:, 7], seen[30, 7] = False, True
+    seen[-1] = {"sees all": True, "sees nothing": False, "does not see it": torch.arange(T_KV) != 7}[last]
+    clean = attention(q, k, v, mask=seen)
+    v[0, 1, 7, 3] = bad
+    out = attention(q, k, v, mask=seen)
+    assert taken == [True, False]
+    may = torch.zeros_like(out, dtype=torch.bool)
+    may[0, 1, seen[:, 7], 3] = True
+    assert not out[may].isfinite().any()
+    rounding = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out[~may], clean[~may], rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_an_infinite_key_that_the_last_row_hides(taken, dtype):
+    """Its score there is −inf, which hides it again, and +inf elsewhere, which is NaN beside −inf: the lse tells."""
+    q, k, v = inputs(dtype, t_q=67)
+    q[..., 2] = -1.0
+    q[0, 1, 40, 2] = 1.0
+    seen = allowed((), t_q=67)
+    seen[:, 7] = False
+    clean = attention(q, k, v, mask=seen)
+    k[0, 1, 7, 2] = torch.inf
+    out = attention(q, k, v, mask=seen)
+    assert taken == [True, False]
+    rounding = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out, clean, rtol=rounding, atol=rounding)
+
+
 # The operator and the lse
 
 
