@@ -1,8 +1,8 @@
 """The cases of a GPU in the order in which they run: what is right, what the card can do, how fast the kernels are.
 
-Of the package only `kernels` and `costs` are used, and of others torch and triton: a machine that is lent for a quarter
-of an hour need have nothing else. What is asked comes first, so that a run which ends early has it. The seconds planned for each hold what it has to
-compile; they add up to less than the 8 minutes that the command may take.
+What is asked comes first, so that a run which ends early has it. The seconds planned for each hold what it has to
+compile; they add up to less than the 8 minutes that the command may take. Of the package only `kernels` and `costs` are
+used, and of others torch and triton: a machine that is lent for a quarter of an hour need have nothing else.
 """
 
 from __future__ import annotations
