@@ -86,8 +86,14 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session
 def kernels(session: nox.Session) -> None:
-    """Every Triton kernel over the full product of its options, dtypes and shapes, in Triton's interpreter."""
+    """Every Triton kernel over the full product of its options, dtypes and shapes, in Triton's interpreter.
+
+    Before that, all their variants in bfloat16 are compiled for three generations of GPUs. Extra arguments go to the
+    product.
+    """
     prepare(session, "tests")
+    for target in ("sm_80", "sm_90", "sm_100"):
+        session.run("python", "-m", "tests.kernels_compile.gate", target, "--all")
     session.run("python", "-m", "tests.kernels", *session.posargs)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from attnbook.bookkit.store import load
 from attnbook.claims.entries import Ledger
 from attnbook.claims.judge import judge
 from attnbook.measure import Measurement
@@ -95,6 +96,17 @@ def test_nothing_changed_executes_nothing(copy: Copy):
     done = copy.build()
     assert done.returncode == 0, done.stdout + done.stderr
     assert not re.search(r"cell \d+/\d+", done.stdout)
+
+
+def test_a_changed_kernel_runs_the_page_of_the_gpu_again(copy: Copy):
+    """Every source that holds a kernel is among the files whose change executes that page."""
+    entries = (copy.root / "book" / "_build" / "execution" / "appendix" / "gpu").glob("*.json")
+    result = load(max(entries, key=lambda path: path.stat().st_mtime_ns))
+    assert result is not None
+    sources = sorted((copy.root / "attnbook" / "kernels").rglob("*.py"))
+    kernels = {str(path.relative_to(copy.root)) for path in sources if "@triton.jit" in path.read_text("utf-8")}
+    assert kernels
+    assert kernels <= set(result.depends)
 
 
 def test_a_changed_number_is_red_until_it_is_mended(copy: Copy):

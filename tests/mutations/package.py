@@ -5,6 +5,7 @@ Only the experiment that measures the named claim runs again.
 
 from __future__ import annotations
 
+from tests.mutations.kernels import KERNELS
 from tests.mutations.mutation import Mutation
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
@@ -182,4 +183,4 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS)
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS)
