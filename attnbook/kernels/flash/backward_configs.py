@@ -10,7 +10,7 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> 
     """How the kernel for the gradients of k and v is cut."""
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
-        return Config(32, 32, num_warps=4, num_stages=1)
+        return Config(32, 64, num_warps=4, num_stages=1)
     if element_bytes == 4:
         return Config(16, 32, num_warps=4, num_stages=1)
     if widest <= 64:
@@ -22,7 +22,7 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target) 
     """How the kernel for the gradient of q is cut."""
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
-        return Config(32, 32, num_warps=4, num_stages=1)
+        return Config(64, 32, num_warps=4, num_stages=1)
     if element_bytes == 4:
         return Config(32, 16, num_warps=4, num_stages=1)
     if widest <= 64:

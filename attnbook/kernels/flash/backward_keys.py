@@ -132,39 +132,37 @@ def add_queries(
     last_key = tl.minimum(first_key + TILE_K, len_k) - 1
     first, stop = queries_of_keys(first_key, last_key, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
     first = first // TILE_Q * TILE_Q
-    for _ in range(heads):
-        slope = tl.load(slopes) if HAS_ALIBI else 0.0
-        for first_query in tl.range(first, stop, TILE_Q, num_stages=STAGES):
-            queries = first_query + tl.arange(0, TILE_Q)
-            there = queries < len_q
-            q_tile = load_tile(q, queries, len_q, q_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)
-            d_out_tile = load_tile(d_out, queries, len_q, d_out_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)
-            # A query that is not there is like one that saw nothing.
-            lse = tl.load(row_lse + queries, mask=there, other=float("inf"))
-            delta = tl.load(row_delta + queries, mask=there, other=0.0)
+    steps = tl.maximum(tl.cdiv(stop - first, TILE_Q), 0)  # for each head
+    # One loop over heads and their tiles: between two loops, the sums would have to be moved.
+    for step in tl.range(0, heads * steps, num_stages=STAGES):
+        head = (step // steps).to(tl.int64)
+        queries = first + step % steps * TILE_Q + tl.arange(0, TILE_Q)
+        there = queries < len_q
+        in_q, in_d_out = q + head * q_stride_h, d_out + head * d_out_stride_h
+        q_tile = load_tile(in_q, queries, len_q, q_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)
+        d_out_tile = load_tile(in_d_out, queries, len_q, d_out_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)
+        # A query that is not there is like one that saw nothing.
+        lse = tl.load(row_lse + head * row_stride_h + queries, mask=there, other=float("inf"))
+        delta = tl.load(row_delta + head * row_stride_h + queries, mask=there, other=0.0)
+        slope = tl.load(slopes + head * slope_stride_h) if HAS_ALIBI else 0.0
+        in_mask = mask + head * mask_stride_h if MASK_KIND != NO_MASK else mask
 
-            product = tl.dot(k_tile, tl.trans(q_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
-            weight, tangent, seen = weights_of(
-                product, lse[None, :], queries[None, :], keys[:, None], len_q, len_k, window, scale, softcap, slope,
-                mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
-            )  # fmt: skip
-            d_weight = tl.dot(v_tile, tl.trans(d_out_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
-            d_score = score_gradient(weight, d_weight, delta[None, :], seen, CAREFUL)
-            d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP, CAREFUL)
-            if CAREFUL:
-                q_tile, spoilt = only_finite(q_tile)
-                sum_k = spoil(sum_k, seen & there[None, :], spoilt)
-                d_out_tile, spoilt = only_finite(d_out_tile)
-                sum_v = spoil(sum_v, seen & there[None, :], spoilt)
-            sum_v = tl.dot(weight.to(d_out_tile.dtype), d_out_tile, sum_v, input_precision="ieee")
-            sum_k = tl.dot(d_product.to(q_tile.dtype), q_tile, sum_k, input_precision="ieee")
+        product = tl.dot(k_tile, tl.trans(q_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
+        weight, tangent, seen = weights_of(
+            product, lse[None, :], queries[None, :], keys[:, None], len_q, len_k, window, scale, softcap, slope,
+            in_mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+        )  # fmt: skip
+        finite_d_out = d_out_tile
+        if CAREFUL:
+            finite_d_out, spoilt = only_finite(d_out_tile)
+            sum_v = spoil(sum_v, seen & there[None, :], spoilt)
+        sum_v = tl.dot(weight.to(d_out_tile.dtype), finite_d_out, sum_v, input_precision="ieee")
 
-        q += q_stride_h
-        d_out += d_out_stride_h
-        row_lse += row_stride_h
-        row_delta += row_stride_h
-        if MASK_KIND != NO_MASK:
-            mask += mask_stride_h
-        if HAS_ALIBI:
-            slopes += slope_stride_h
+        d_weight = tl.dot(v_tile, tl.trans(d_out_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
+        d_score = score_gradient(weight, d_weight, delta[None, :], seen, CAREFUL)
+        d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP, CAREFUL)
+        if CAREFUL:
+            q_tile, spoilt = only_finite(q_tile)
+            sum_k = spoil(sum_k, seen & there[None, :], spoilt)
+        sum_k = tl.dot(d_product.to(q_tile.dtype), q_tile, sum_k, input_precision="ieee")
     return sum_k, sum_v

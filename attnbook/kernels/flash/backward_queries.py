@@ -89,7 +89,7 @@ def queries_kernel(
     for careful in tl.static_range(2 if MAY_HIDE else 1):
         if careful:  # from the beginning, if there is reason to; else no key at all
             spoilt = not_finite(sum_q + sum_slope[:, None])
-            stop = tl.where(spoilt, stop, first)
+            stop = tl.where(spoilt, stop, 0)
             sum_q = tl.where(spoilt, 0.0, sum_q)
             sum_slope = tl.where(spoilt, 0.0, sum_slope)
         sum_q, sum_slope = add_keys(

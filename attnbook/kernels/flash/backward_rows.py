@@ -51,11 +51,12 @@ def rows_kernel(
     lse += sequence * lse_stride_b + head * lse_stride_h
     natural = tl.load(lse + rows.to(tl.int64) * lse_stride_t, mask=there, other=float("-inf"))
     saw_nothing = natural == float("-inf")
+    binary = tl.where(saw_nothing, float("inf"), natural * LOG2E)
     place = (sequence * n_heads + head) * t_q + rows
-    tl.store(row_lse + place, tl.where(saw_nothing, float("inf"), natural * LOG2E), mask=there)
+    tl.store(row_lse + place, binary, mask=there)
     tl.store(row_delta + place, delta, mask=there)
 
     if NEEDS_SINKS:
-        weight = tl.exp2((tl.load(sinks + head * sink_stride_h) - natural) * LOG2E)
+        weight = tl.exp2(tl.load(sinks + head * sink_stride_h) * LOG2E - binary)
         part = tl.sum(tl.where(saw_nothing, 0.0, -weight * delta), axis=0)
         tl.store(sink_parts + (sequence * n_heads + head) * q_tiles + tile, part)
