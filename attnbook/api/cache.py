@@ -52,9 +52,9 @@ def attend(
         if name in options:
             options[name] = brought(name, options[name], q)
     options |= {"is_causal": is_causal, "window": window}
+    q = cast(q, q, q)[0]
     through = functools.partial(attention, impl=impl)
     if isinstance(cache, PagedKVCache) and _reads_pages(q, cache, impl, options):
-        q = cast(q, q, q)[0]
         with uncast(q):
             return attend_through(q, cache, attention=through, paged=kernels.paged, **options)
     return attend_through(q, cache, attention=through, **options)
@@ -68,6 +68,6 @@ def _reads_pages(q: Tensor, cache: PagedKVCache, impl: str, options: dict[str, A
     given = [x for x in (q, *options.values()) if isinstance(x, Tensor)]
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     group = q.shape[1] // max(k_pages.shape[1], 1)
-    if trains or group * q.shape[2] > ROWS or cast(q, q, q)[0].dtype != k_pages.dtype:
+    if trains or group * q.shape[2] > ROWS or q.dtype != k_pages.dtype:
         return False
-    return kernels.unavailable(cast(q, q, q)[0], q.shape[3], v_pages.shape[3]) is None
+    return kernels.unavailable(q, q.shape[3], v_pages.shape[3]) is None
