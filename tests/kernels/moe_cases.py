@@ -29,18 +29,27 @@ class Poison:
         self.memory = []
 
     def empty(self, shape, like, dtype=None):
-        """Memory of this shape filled with NaN, whole numbers with −1, in the midst of more of the same."""
+        """Memory of this shape filled with NaN, whole numbers with 0, in the midst of more of the same.
+
+        0 is a token and an assignment that exist: who reads a number that is undefined gets finite ones, and where it
+        writes those shows.
+        """
         dtype = like.dtype if dtype is None else dtype
-        fill = torch.nan if dtype.is_floating_point else -1
+        fill = torch.nan if dtype.is_floating_point else 0
         size = int(np.prod(shape))
         memory = torch.full((size + 2 * GUARD,), fill, dtype=dtype, device=like.device)
-        self.memory.append(memory)
+        self.memory.append((memory, tuple(shape)))
         return memory[GUARD : GUARD + size].view(shape)
 
     def untouched(self):
         """Are all guards as they were?"""
-        ends = [end for memory in self.memory for end in (memory[:GUARD], memory[-GUARD:])]
-        return all(bool((end.isnan() if end.dtype.is_floating_point else end == -1).all()) for end in ends)
+        ends = [end for memory, _ in self.memory for end in (memory[:GUARD], memory[-GUARD:])]
+        return all(bool((end.isnan() if end.dtype.is_floating_point else end == 0).all()) for end in ends)
+
+    def beyond(self, n, kept):
+        """Was a row written, of a matrix with one for each of n assignments, behind those that are not dropped?"""
+        rows = [memory for memory, shape in self.memory if len(shape) == 2 and shape[0] == n]
+        return any(not bool(memory[GUARD:-GUARD].view(n, -1)[kept:].isnan().all()) for memory in rows)
 
     def __enter__(self):
         self.real, outputs.empty = outputs.empty, self.empty

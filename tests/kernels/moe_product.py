@@ -73,6 +73,9 @@ def check(case: Case) -> str | None:
         found = {"y": y} | dict(zip(NAMES, moe.experts_backward(grad_y, *inputs), strict=True))
     if not poison.untouched():
         return "a kernel wrote beside its memory"
+    chosen = inputs[1]
+    if poison.beyond(chosen.numel(), int((chosen >= 0).sum())):
+        return "a kernel wrote a row that is no expert's"
     if not all(torch.equal(a, b) for a, b in zip(kept, (grad_y, *inputs), strict=True)):
         return "a kernel changed an input"
 

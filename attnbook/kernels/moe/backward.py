@@ -22,7 +22,6 @@ from attnbook.kernels.moe.tiles import (
     load_matrix,
     load_rows,
     rows_of,
-    sigmoid,
     store_rows,
 )
 
@@ -67,7 +66,7 @@ def hidden_gradient_kernel(
         d_hidden = tl.dot(d_part, tl.trans(of_down), d_hidden, input_precision="ieee")
 
     weight = tl.load(weights + tl.load(order + row, mask=real, other=0), mask=real, other=0.0)[:, None]
-    sigma = sigmoid(gate)
+    sigma = tl.sigmoid(gate)
     silu = gate * sigma
     share = tl.sum(d_hidden * silu * up, 1)  # (TILE_ROWS,)
     tl.store(d_weight_parts + f_tile.to(tl.int64) * n + row, share, mask=real)

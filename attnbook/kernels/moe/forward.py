@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from attnbook.kernels.moe.tiles import expert_of, load_matrix, load_rows, rows_of, sigmoid, store_rows
+from attnbook.kernels.moe.tiles import expert_of, load_matrix, load_rows, rows_of, store_rows
 
 
 @triton.jit
@@ -48,7 +48,7 @@ def gate_up_kernel(
                             STEP_D, TILE_F, DESCRIPTORS, UPCAST)  # fmt: skip
         gate = tl.dot(part, of_gate, gate, input_precision="ieee")
         up = tl.dot(part, of_up, up, input_precision="ieee")
-    store_rows(gate * sigmoid(gate) * up, hidden, row, real, first_f, f, TILE_F, UPCAST)
+    store_rows(gate * tl.sigmoid(gate) * up, hidden, row, real, first_f, f, TILE_F, UPCAST)
 
 
 @triton.jit

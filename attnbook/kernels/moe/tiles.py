@@ -1,4 +1,4 @@
-"""What every product of the experts needs: whose rows a tile holds, tiles of rows and of matrices, rounding, SiLU.
+"""What every product of the experts needs: whose rows a tile holds, tiles of rows and of matrices.
 
 The rows of all experts lie one after another, sorted by expert, and each expert's share is cut into tiles of its own:
 
@@ -81,10 +81,3 @@ def store_rows(tile, base, row, real, first, width, TILE: tl.constexpr, UPCAST: 
 def upcast(tile, UPCAST: tl.constexpr):
     """In float32 with UPCAST: the interpreter's arithmetic on bfloat16 is wrong (Triton 3.6 to 3.9)."""
     return tile.to(tl.float32) if UPCAST else tile
-
-
-@triton.jit
-def sigmoid(x):
-    """1 / (1 + e⁻ˣ), by the exponential of a negative number only, which never overflows."""
-    small = tl.exp(-tl.abs(x))
-    return tl.where(x >= 0, 1.0, small) / (1.0 + small)
