@@ -106,7 +106,7 @@ def _row(report: Report) -> tuple[str, ...]:
         f"{report.shared_bytes / 1024:.1f}",
         f"{report.shared_limit / 1024:.0f}",
         str(report.warps),
-        f"{report.occupancy.share:.0%}",
+        f"{report.occupancy.share:.1%}",
         ", ".join(report.occupancy.limits),
         ", ".join(f"{name} {count}" for name, count in report.matrix.items() if count) or "-",
         str(report.tma),
