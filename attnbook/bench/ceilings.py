@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,8 +37,9 @@ def copying(setting: Setting) -> Ceiling:
 def multiplying(setting: Setting, dtype: str) -> Ceiling:
     """A product of two square matrices by torch; standard normal numbers, for zeros draw less power and run faster."""
     n = setting.length(SIDE) if not setting.quick else 256
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(n, n, generator=generator).to(setting.device, getattr(torch, dtype)) for _ in "ab")
+    generator = torch.Generator(setting.device).manual_seed(0)
+    how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device": setting.device, "generator": generator}
+    a, b = (torch.randn(n, n, **how) for _ in "ab")
     out = torch.empty_like(a)
     return Ceiling(lambda: torch.mm(a, b, out=out), 2 * n**3)
 

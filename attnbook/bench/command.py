@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -122,7 +123,9 @@ def _taken(device: str) -> str:
     if not torch.cuda.is_available():
         return f"device {device!r} is not here: torch {torch.__version__} finds no CUDA device"
     try:
-        torch.cuda.set_device(device)  # Triton launches on the current one
+        index = torch.device(device).index
+        if index is not None:  # without one it is the current device already, on which Triton launches
+            torch.cuda.set_device(index)
     except (RuntimeError, AssertionError, ValueError) as error:
         return f"device {device!r} is not here: {str(error).splitlines()[0]}"
     if os.environ.get("TRITON_INTERPRET"):
@@ -213,4 +216,5 @@ def _free(setting: Setting) -> None:
         import torch
 
         gc.collect()
-        torch.cuda.empty_cache()
+        with contextlib.suppress(RuntimeError):  # after an illegal access every call fails; the record is written still
+            torch.cuda.empty_cache()

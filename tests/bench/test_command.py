@@ -1,18 +1,21 @@
 """The table, JSON, names, records and exit statuses of `attnbook bench`."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from attnbook import cli
-from attnbook.bench import suite
-from attnbook.bench.case import CannotRun, Case, Disagree, Finding, Target
+from attnbook.bench import command, suite
+from attnbook.bench.case import CannotRun, Case, Disagree, Finding, Target, Verdict
 from attnbook.bench.command import main
+from attnbook.bench.report import Table
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +115,79 @@ def test_a_device_that_is_not_here(monkeypatch, capsys):
     assert cli.main(["bench", "--device", "cuda:99"]) == 2
     said = f"attnbook bench: device 'cuda:99' is not here: torch {torch.__version__} finds no CUDA device\n"
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(("device", "made_current"), [("cuda", []), ("cuda:1", [1])])
+def test_a_device_by_number_becomes_the_current_one(device, made_current, monkeypatch):
+    """Triton launches there; without a number the current one is meant, which torch takes no name for."""
+    current = []
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert command._taken(device) == ""
+    assert current == made_current
+
+
+def test_kernels_that_would_be_interpreted_measure_no_gpu(monkeypatch):
+    """And a number that no device has is an answer, not a traceback."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert command._taken("cuda").startswith("TRITON_INTERPRET is set")
+
+    def refuse(index):
+        raise RuntimeError("CUDA error: invalid device ordinal\nand more")
+
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    assert command._taken("cuda:7") == "device 'cuda:7' is not here: CUDA error: invalid device ordinal"
+
+
+def test_a_case_that_fails_leaves_the_others(cases, capsys):
+    """Its traceback is printed, its verdict is no pass, and what needs it is not run."""
+    needing = dataclasses.replace(fixed("z", 2.5), needs=("y",))
+    cases(fixed("x", 2.5), failing("y", RuntimeError("out of memory\nin detail")), needing)
+    assert main([]) == 1
+    out, err = capsys.readouterr()
+    assert "RuntimeError: out of memory" in err
+    lines = out.splitlines()[2:]
+    assert [line.split()[0] for line in lines[:3]] == ["x", "y", "z"]
+    assert lines[1].endswith("FAILED    RuntimeError: out of memory")
+    assert lines[2].endswith("not run   y before it: FAILED")
+
+
+def test_what_is_named_brings_what_it_needs(cases, capsys):
+    """Its checks run first."""
+    cases(fixed("check", 2.5), fixed("other", 2.5), dataclasses.replace(fixed("speed", 2.5), needs=("check",)))
+    assert main(["--only", "speed", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["check", "speed"]
+
+
+def test_a_run_has_so_many_minutes(cases, capsys):
+    """What is planned for longer is not begun; what runs on is stopped."""
+
+    def run_on(setting):
+        while True:
+            time.sleep(0.001)
+
+    cases(Case("endless", "made up", Target(1.0), run_on, planned=0.0), fixed("late", 2.5))
+    assert main(["--minutes", "0.005"]) == 2
+    endless, late = capsys.readouterr().out.splitlines()[2:4]
+    assert endless.endswith("not run   the run's time was up before it had ended")
+    assert late.endswith("not run   planned for 20 s, and 0 s of 0 s are left")
+
+
+def test_a_gpus_line_has_rates_ratios_and_who_is_absent():
+    """TFLOP/s of each side, the share of the ceiling, the ratio to the best of torch."""
+    found = Finding(
+        380.0, {"attnbook": 1e-3, "cudnn": 7e-4}, ran="triton", rates={"attnbook": 380.0, "cudnn": 520.0},
+        rate_unit="TFLOP/s", shares={"of mm": 0.54, "over cudnn": 0.73}, absent={"flex": "needs a compiler"},
+    )  # fmt: skip
+    case = Case("forward", "made up", Target(353.0, unit="TFLOP/s", card="H200"), lambda setting: found)
+    line = Table([case]).line(Verdict(case, "ok", found))
+    assert line.split(maxsplit=7)[:7] == ["forward", "380.0", "TFLOP/s", "≥", "353.0", "TFLOP/s", "ok"]
+    assert line.endswith(
+        "0.54 of mm, 0.73x over cudnn; attnbook 380 TFLOP/s in 1 ms, cudnn 520 TFLOP/s in 0.7 ms; "
+        "without flex: needs a compiler"
+    )
 
 
 def test_a_fresh_process_sets_how_threads_wait_before_torch_is_loaded():
