@@ -12,8 +12,9 @@ from attnbook.api import KVCache, PagedKVCache, attend, attention_varlen, moe
 from attnbook.errors import BackendUnavailable
 from tests.api.samples import IMPLS, OPTIONS, D, inputs, options_of
 
-DOOR, VARLEN, SDPA, FLASH, MOE = (
-    importlib.import_module(f"attnbook.api.{name}") for name in ("attention", "varlen", "sdpa", "flash", "moe")
+DOOR, VARLEN, SHORTCUT, SDPA, FLASH, MOE = (
+    importlib.import_module(f"attnbook.api.{name}")
+    for name in ("attention", "varlen", "shortcut", "sdpa", "flash", "moe")
 )
 
 
@@ -21,6 +22,7 @@ PLACES = [
     (DOOR.reference, "attention", "reference"),
     (DOOR.tiled, "attention", "tiled"),
     (DOOR.tiled, "decode", "tiled"),
+    (SHORTCUT, "scaled_dot_product_attention", "sdpa"),
     (SDPA, "scaled_dot_product_attention", "sdpa"),
     (FLASH, "forward", "sdpa"),
     (VARLEN.reference, "attention_varlen", "reference"),
