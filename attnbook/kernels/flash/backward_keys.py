@@ -154,6 +154,7 @@ def add_queries(
         )  # fmt: skip
         finite_d_out = d_out_tile
         if CAREFUL:
+            weight = tl.where(seen, weight, 0.0)  # an lse may be NaN
             finite_d_out, spoilt = only_finite(d_out_tile)
             sum_v = spoil(sum_v, seen & there[None, :], spoilt)
         sum_v = tl.dot(weight.to(d_out_tile.dtype), finite_d_out, sum_v, input_precision="ieee")
