@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from attnbook.bench import rates
 from attnbook.bench.case import Setting, judge
 from attnbook.bench.gpu_suite import SPEED
 from tests.kernels.device import DEVICE
@@ -25,6 +26,7 @@ def test_every_case_runs(case, monkeypatch):
             raise RuntimeError("compiling takes longer than all the rest")
 
         monkeypatch.setattr(torch, "compile", compiled)
+        monkeypatch.setattr(rates, "MOST", 1)
     verdict = judge(case, Setting(DEVICE, quick=True, seconds=0.0))
     assert (verdict.word, verdict.why) == ("quick", "")
     assert all(math.isfinite(rate) and rate > 0 for rate in verdict.finding.rates.values())
