@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnbook.errors import BackendUnavailable, DTypeError, ShapeError
 from attnbook.kernels import outputs
-from attnbook.kernels.decode import decode_forward, merge_parts
+from attnbook.kernels.decode import decode_forward, launch, merge_parts
 from tests.kernels.decode_product import inputs, pairs, run, small_splits
 from tests.kernels.device import DEVICE
 from tests.tolerance import exact
@@ -133,25 +133,31 @@ def test_a_window_reads_its_own_keys():
 
 
 def test_keys_and_values_are_never_repeated_nor_copied(monkeypatch):
-    """No tensor comes into being that is as large as k; and what the kernels write is parts and the result."""
+    """The kernel is handed k and v themselves, transposed and expanded as they are; what is new is parts and result."""
     q, k, v = made(torch.bfloat16, b=1, n_heads=6, t_kv=1009, d=17, d_v=13)
-
-    class Largest(TorchDispatchMode):
-        size = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor) and not func.is_view:
-                self.size = max(self.size, result.numel())
-            return result
-
-    shapes = []
-    real = outputs.empty
+    k, v = k.transpose(1, 2).contiguous().transpose(1, 2), v[:, :1].expand(v.shape)
+    handed, shapes, real = [], [], outputs.empty
+    monkeypatch.setattr(launch, "_launch_splits", lambda call, *tensors: handed.extend(tensors[:2]))
+    monkeypatch.setattr(launch, "launch_merge", lambda *tensors: None)
     monkeypatch.setattr(outputs, "empty", lambda shape, *rest: shapes.append(tuple(shape)) or real(shape, *rest))
     with Largest() as largest:
         decode_forward(q, k, v, *NOTHING)
+    assert handed[0] is k
+    assert handed[1] is v
     assert shapes == [(1, 6, 1, 13), (1, 6, 1), (4, 1, 6, 1, 13), (4, 1, 6, 1)]
     assert largest.size == 4 * 6 * 13 < k.numel() / 10
+
+
+class Largest(TorchDispatchMode):
+    """Writes down how many numbers the largest tensor holds that an operation made anew."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not func.is_view:
+            self.size = max(self.size, result.numel())
+        return result
 
 
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux

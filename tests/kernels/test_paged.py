@@ -13,6 +13,7 @@ from tests.kernels.device import DEVICE
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 LENGTHS = [71, 0, 5, 33, 64, 1, 47]
 SHAPE = (7, 4, 2, 1, 71, 11, 7)  # b, n_heads, n_kv_heads, t_q, t_kv, d, d_v
+NARROW = (7, 1, 1, *SHAPE[3:])  # the same with one head, where heads are not the question
 
 
 @pytest.mark.parametrize("case", pairs(paged=True), ids=str)
@@ -41,7 +42,7 @@ def test_alone_and_in_a_batch_the_same_bits(dtype, options):
 
 def test_pages_are_the_same_as_memory_in_one_piece():
     """The same numbers are added in the same order, wherever the keys lie."""
-    q, k, v = inputs(SHAPE, torch.float32)
+    q, k, v = inputs(NARROW, torch.float32)
     with small_splits():
         out = in_pages(16, q, k, v, [71] * 7, {})[0]
         right = decode_forward(*(x.to(DEVICE) for x in (q, k, v)))[0]
@@ -78,7 +79,7 @@ def test_rows_that_are_none_give_0_and_the_others_stand_at_the_end(sinks):
 def test_windows_that_begin_anywhere_in_a_split(window):
     """A window may reach into one split more than it is long; what lies before it is not read."""
     lengths = [71, 65, 64, 63, 33, 32, 31]
-    q, k, v = inputs((7, 2, 1, *SHAPE[3:]), torch.float32)
+    q, k, v = inputs(NARROW, torch.float32)
     spoilt = k.clone()
     for n, length in enumerate(lengths):
         spoilt[n, :, : max(length - window, 0)] = torch.nan
@@ -93,7 +94,7 @@ def test_windows_that_begin_anywhere_in_a_split(window):
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_tables_of_any_integers_on_any_side(dtype):
     """Of 32 or 64 bits, as a column-major view, on the CPU too: the same bits."""
-    q, k, v = inputs(SHAPE, torch.float32)
+    q, k, v = inputs(NARROW, torch.float32)
     k_pages, v_pages, table = pages(16, k, v, LENGTHS)
     lengths = torch.tensor(LENGTHS, device=DEVICE)
     right = paged_forward(q.to(DEVICE), k_pages, v_pages, table, lengths)
@@ -105,7 +106,7 @@ def test_tables_of_any_integers_on_any_side(dtype):
 
 def test_with_longest_nothing_is_checked_again():
     """The caller vouches for the table: the same bits, whatever room is left; and sequences may share pages."""
-    q, k, v = inputs(SHAPE, torch.float32)
+    q, k, v = inputs(NARROW, torch.float32)
     k_pages, v_pages, table = pages(16, k, v, LENGTHS)
     lengths = torch.tensor(LENGTHS, device=DEVICE)
     right = paged_forward(q.to(DEVICE), k_pages, v_pages, table, lengths)
