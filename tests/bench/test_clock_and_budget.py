@@ -141,6 +141,24 @@ def test_what_runs_on_is_stopped():
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+def test_an_alarm_that_was_set_before_goes_on():
+    """With what is left of it: a test's own time limit, for example."""
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    pending, _ = signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(TimeIsUp), stopped_after(0.05):
+            time.sleep(10)
+        assert rung == []
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert 0 < left <= 0.15
+        time.sleep(0.3)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, pending)
+
+
 def test_outside_the_main_thread_nothing_is_stopped():
     """Alarms belong to the main thread; elsewhere the block runs to its end."""
     ended = []
