@@ -34,12 +34,13 @@ def padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def forward_config(head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, hides: bool) -> Config:
+def forward_config(
+    head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, describable: bool
+) -> Config:
     """How the forward kernel is cut.
 
-    `bare`: no mask, softcap or ALiBi, whose tiles of numbers take registers too. `hides`: some query may not see some
-    key, so the kernel has a part more, which is done again where there is a NaN; with it, Blackwell's division of
-    labour between warps leaves too few registers.
+    `bare`: no mask, softcap or ALiBi, whose tiles of numbers take registers too. `describable`: k and v lie in memory
+    so that descriptors can read them.
     """
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted or element_bytes == 4:  # float32 is multiplied without the matrix units, to be exact
@@ -50,9 +51,16 @@ def forward_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
             return Config(64, 32, num_warps=8, num_stages=2)
         return Config(128, 64, num_warps=8, num_stages=2)
     if not bare:
-        return Config(64, 32, num_warps=8, num_stages=2, descriptors=True)
+        return Config(64, 32, num_warps=8, num_stages=2, descriptors=describable)
+    if widest > 128:
+        return Config(128 if generation == 9 else 64, 64, num_warps=8, num_stages=2, descriptors=describable)
     if generation == 9:
-        return Config(128, 128 if widest <= 128 else 64, num_warps=8, num_stages=2, descriptors=True)
-    if widest <= 128:
-        return Config(128, 64, num_warps=8, num_stages=2, descriptors=True, warp_specialize=not hides)
-    return Config(64, 64, num_warps=8, num_stages=2, descriptors=True)
+        return Config(128, 128 if describable else 64, num_warps=8, num_stages=2, descriptors=describable)
+    return Config(128, 64, num_warps=8, num_stages=2, descriptors=describable, warp_specialize=describable)
+
+
+def again_config(head_dim: int, d_v: int, element_bytes: int) -> Config:
+    """How it is cut where it runs a second time, for tiles that hold a NaN: few rows, so few are done again."""
+    if max(padded(head_dim), padded(d_v)) > 128 or element_bytes == 4:
+        return Config(16, 16, num_warps=4, num_stages=1)
+    return Config(32, 32, num_warps=4, num_stages=1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnbook.kernels import outputs
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
-from attnbook.kernels.flash.configs import Config, forward_config, padded
+from attnbook.kernels.flash.configs import Config, again_config, forward_config, padded
 from attnbook.kernels.variant import ALWAYS
 
 
@@ -83,26 +83,37 @@ def varlen_forward(
 
 
 def launch(call: Call, out: Tensor, lse: Tensor) -> None:
-    """Run the kernel on a checked call; out (b, n_heads, t_q, d_v) and lse (b, n_heads, t_q), packed with b = 1."""
+    """Run the kernel on a checked call; out (b, n_heads, t_q, d_v) and lse (b, n_heads, t_q), packed with b = 1.
+
+    Where something may be hidden it runs twice: the second time for the tiles that hold a NaN, usually none.
+    """
     from attnbook.kernels.flash.forward_kernel import (
         forward_kernel,
     )  # Triton, which a call needs and an import does not
 
-    given, constants, config = prepare(call, out, lse)
-    programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
-    if programs:
-        options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
-        forward_kernel[(programs,)](**given, **constants, **options)
+    for again in (False, True) if call.hides else (False,):
+        given, constants, config = prepare(call, out, lse, again=again)
+        programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
+        if programs:
+            options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
+            forward_kernel[(programs,)](**given, **constants, **options)
 
 
-def prepare(call: Call, out: Tensor, lse: Tensor) -> tuple[dict[str, Any], dict[str, Any], Config]:
+def prepare(
+    call: Call, out: Tensor, lse: Tensor, *, again: bool = False
+) -> tuple[dict[str, Any], dict[str, Any], Config]:
     """The kernel's arguments and its constants, by the names of its parameters, and how it is cut."""
-    sizes = call.sizes
-    config = forward_config(
-        sizes.head_dim, sizes.d_v, call.q.element_size(), call.target, bare=call.bare, hides=call.hides
+    sizes, element_bytes = call.sizes, call.q.element_size()
+    describable = all(takes_descriptor(call, x) for x in (call.k, call.v))
+    config = (
+        again_config(sizes.head_dim, sizes.d_v, element_bytes)
+        if again
+        else forward_config(
+            sizes.head_dim, sizes.d_v, element_bytes, call.target, bare=call.bare, describable=describable
+        )
     )
     head_tile, value_tile = padded(sizes.head_dim), padded(sizes.d_v)
-    described = config.descriptors and takes_descriptor(call, call.k) and takes_descriptor(call, call.v)
+    described = config.descriptors and describable
     tensors = {"q": call.q, "k": call.k, "v": call.v, "out": out, "lse": lse}
     given: dict[str, Any] = dict(tensors)
     for name, x in tensors.items():
@@ -118,6 +129,7 @@ def prepare(call: Call, out: Tensor, lse: Tensor) -> tuple[dict[str, Any], dict[
         "TILE_K": config.tile_k,
         "HAS_DESCRIPTORS": described,
         "WARP_SPECIALIZE": described and config.warp_specialize,
+        "AGAIN": again,
     }
     return given, constants, config
 

@@ -10,8 +10,8 @@ What stands out:
 - The walk has parts: first the tiles that every row sees whole, then those at the edges (the diagonal, the far end of
   the window, the last keys). Only the second part pays for hiding, and tiles that no row sees are in none.
 - Query heads share keys by a division: head h reads key head h // group, and nothing is repeated in memory.
-- A NaN in a value that a query may not see must not reach it, and 0 · NaN is NaN. The walk does not care; where its
-  result holds a NaN, it is done again, slowly and carefully, as its last part.
+- A NaN in a value that a query may not see must not reach it, and 0 · NaN is NaN. The first launch does not care. A
+  second one (AGAIN), of small tiles, looks at what was written, and does again, slowly and carefully, what holds a NaN.
 
 Milakov and Gimelshein 2018; Dao et al. 2022 (algorithm 1); Dao 2023 (algorithm 1).
 """
@@ -41,11 +41,7 @@ from attnbook.kernels.tiles import (
 
 WHOLE: tl.constexpr = tl.constexpr(0)
 EDGES: tl.constexpr = tl.constexpr(1)
-AGAIN: tl.constexpr = tl.constexpr(2)
 """The parts of a walk, in order."""
-
-FEW: tl.constexpr = tl.constexpr(16)
-"""Keys of a tile when the walk is done again: as few as a matrix product takes, to need few registers."""
 
 
 @triton.jit
@@ -67,7 +63,7 @@ def forward_kernel(
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr,  # rows of a tile
     IS_VARLEN: tl.constexpr, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
     HAS_ALIBI: tl.constexpr, HAS_SINKS: tl.constexpr, MASK_KIND: tl.constexpr,
-    HAS_DESCRIPTORS: tl.constexpr, WARP_SPECIALIZE: tl.constexpr, UPCAST: tl.constexpr,
+    HAS_DESCRIPTORS: tl.constexpr, WARP_SPECIALIZE: tl.constexpr, AGAIN: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """Write out and lse of TILE_Q queries of one head of one sequence."""
     # Which tile of which head of which sequence: late tiles first, since causal ones have the most keys.
@@ -100,6 +96,10 @@ def forward_kernel(
     rows = tile * TILE_Q + tl.arange(0, TILE_Q)  # (TILE_Q,)
     query_at = rows[:, None] + (t_kv - t_q)  # (TILE_Q, 1)
     q_tile = load_tile(q, rows, t_q, q_stride_t, q_stride_d, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
+    if AGAIN:
+        written = load_tile(out, rows, t_q, out_stride_t, out_stride_d, D_V, VALUE_TILE, True, UPCAST)
+        if tl.max((written != written).to(tl.int32)) == 0:
+            return
     slope = tl.load(slopes + offset(sequence, slope_stride_b) + offset(head, slope_stride_h)) if HAS_ALIBI else 0.0
 
     # Keys from `begin` up to `end` are seen by some row; from `whole_begin` up to `whole_end`, in whole tiles, by all.
@@ -113,7 +113,7 @@ def forward_kernel(
         begin = tl.maximum(earliest - window + 1, 0) // TILE_K * TILE_K
         whole_begin = tl.cdiv(tl.maximum(latest - window + 1, 0), TILE_K) * TILE_K
         whole_end = tl.maximum(whole_begin, whole_end)
-    if MASK_KIND != NO_MASK:  # which may hide anything
+    if MASK_KIND != NO_MASK or AGAIN:  # a mask may hide anything
         whole_end = whole_begin
 
     # Before the first key. A sink is a key that all have seen, without a value.
@@ -122,26 +122,16 @@ def forward_kernel(
     total = tl.where(top == float("-inf"), 0.0, 1.0)  # (TILE_Q,)
     average = tl.zeros((TILE_Q, VALUE_TILE), tl.float32)
 
-    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
-    for part in tl.static_range(WHOLE if MASK_KIND == NO_MASK else EDGES, AGAIN + 1 if MAY_HIDE else AGAIN):
+    for part in tl.static_range(WHOLE if MASK_KIND == NO_MASK and not AGAIN else EDGES, EDGES + 1):
         first, last, jump = whole_begin, whole_end, 0
         if part == EDGES:  # whole tiles are jumped over
             jump = whole_end - whole_begin
             first, last = begin, end - jump
-        if part == AGAIN:  # from the beginning, if there is reason to; else no tile at all
-            spoilt = tl.max(tl.max((average != average).to(tl.int32), 1), 0) == 1
-            first, last = begin, tl.where(spoilt, end, begin)
-            top = tl.where(spoilt, sink, top)
-            total = tl.where(spoilt, tl.where(top == float("-inf"), 0.0, 1.0), total)
-            average = tl.where(spoilt, 0.0, average)
-
-        for at in tl.range(
-            first, last, FEW if part == AGAIN else TILE_K, warp_specialize=WARP_SPECIALIZE and part != AGAIN
-        ):
+        for at in tl.range(first, last, TILE_K, warp_specialize=WARP_SPECIALIZE):
             key = at
             if part == EDGES:
                 key = tl.where(at < whole_begin, at, at + jump)
-            keys = key + tl.arange(0, FEW if part == AGAIN else TILE_K)  # (TILE_K,)
+            keys = key + tl.arange(0, TILE_K)  # (TILE_K,)
             key_at = keys[None, :]  # (1, TILE_K)
 
             # Which pairs are seen. A tile is visited unless a mask hides all of it.
@@ -157,7 +147,7 @@ def forward_kernel(
             if visited:
                 k_tile = load_keys(
                     k, keys, t_kv, k_stride_t, k_stride_d, k_tiles, sequence, kv_head, key,
-                    HEAD_DIM, HEAD_TILE, part != WHOLE, HAS_DESCRIPTORS and part != AGAIN, UPCAST,
+                    HEAD_DIM, HEAD_TILE, part != WHOLE, HAS_DESCRIPTORS, UPCAST,
                 )  # (TILE_K, HEAD_TILE)  # fmt: skip
                 product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_Q, TILE_K)
                 score, _ = score_tile(
@@ -177,9 +167,9 @@ def forward_kernel(
 
                 v_tile = load_keys(
                     v, keys, t_kv, v_stride_t, v_stride_d, v_tiles, sequence, kv_head, key,
-                    D_V, VALUE_TILE, part != WHOLE, HAS_DESCRIPTORS and part != AGAIN, UPCAST,
+                    D_V, VALUE_TILE, part != WHOLE, HAS_DESCRIPTORS, UPCAST,
                 )  # (TILE_K, VALUE_TILE)  # fmt: skip
-                if part == AGAIN:
+                if AGAIN:
                     average = add_what_is_not_finite(
                         average, weight, seen, v, keys, key, v_stride_t, v_stride_d, t_kv, D_V, VALUE_TILE
                     )
@@ -213,12 +203,13 @@ def add_what_is_not_finite(
     """The average with each NaN and inf of a tile of values, in the rows that may see its key: one key at a time."""
     components = tl.arange(0, VALUE_TILE)
     for one in range(key, tl.minimum(key + keys.shape[0], t_kv)):
-        value = tl.load(v + offset(one, v_stride_t) + offset(components, v_stride_d), components < D_V, 0.0)
-        value = value.to(tl.float32)[None, :]  # (1, VALUE_TILE)
-        endless = ~(tl.abs(value) < float("inf"))
-        if tl.max(endless.to(tl.int32)) == 1:
+        row = one + tl.zeros((VALUE_TILE,), tl.int32)
+        value = tl.load(v + offset(row, v_stride_t) + offset(components, v_stride_d), components < D_V, 0.0)
+        value = value.to(tl.float32)
+        endless = tl.where(tl.abs(value) < float("inf"), 0.0, value)  # (VALUE_TILE,)
+        if tl.max((endless != 0.0).to(tl.int32), 0) == 1:
             its = keys[None, :] == one  # (1, TILE_K)
             share = tl.sum(tl.where(its, weight, 0.0), 1)[:, None]  # (TILE_Q, 1)
             sees = tl.max((its & seen).to(tl.int32), 1)[:, None] == 1
-            average = tl.where(sees & endless, average + share * value, average)
+            average += tl.where(sees, share * endless[None, :], 0.0)
     return average

@@ -32,7 +32,10 @@ EVERYTHING: dict[str, Any] = {
 
 def variants(target: Target) -> Iterator[Variant]:
     """Every kernel of this folder for one target."""
+    from attnbook.kernels.flash.variants_backward import backward_variants  # which is made of what stands here
+
     yield from forward_variants(target)
+    yield from backward_variants(target)
 
 
 def forward_variants(target: Target) -> Iterator[Variant]:
@@ -41,6 +44,7 @@ def forward_variants(target: Target) -> Iterator[Variant]:
         yield _forward("", target, head_dim)
         yield _forward("-causal", target, head_dim, is_causal=True)
         yield _forward("-everything", target, head_dim, **EVERYTHING)
+        yield _forward("-everything-again", target, head_dim, again=True, **EVERYTHING)
     yield _forward("-packed-window", target, 128, packed=True, is_causal=True, window=1024)
     yield _forward("-v128-causal", target, 192, 128, is_causal=True)  # DeepSeek's heads
     for dtype in ("fp16", "fp32"):
@@ -48,7 +52,13 @@ def forward_variants(target: Target) -> Iterator[Variant]:
 
 
 def _forward(
-    what: str, target: Target, head_dim: int, d_v: int | None = None, dtype: str = "bf16", **options: Any
+    what: str,
+    target: Target,
+    head_dim: int,
+    d_v: int | None = None,
+    dtype: str = "bf16",
+    again: bool = False,
+    **options: Any,
 ) -> Variant:
     """One way to compile the forward kernel."""
     from attnbook.kernels.flash.forward_kernel import forward_kernel
@@ -56,7 +66,7 @@ def _forward(
     call = example(target, head_dim, head_dim if d_v is None else d_v, DTYPES[dtype], **options)
     out = call.q.new_empty((*call.q.shape[:3], call.sizes.d_v))
     lse = call.q.new_empty(call.q.shape[:3], dtype=torch.float32)
-    given, constants, config = forward.prepare(call, out, lse)
+    given, constants, config = forward.prepare(call, out, lse, again=again)
     return variant(f"flash-forward-d{head_dim}-{dtype}{what}", forward_kernel, given, constants, config)
 
 
@@ -119,6 +129,7 @@ def variant(name: str, kernel: Any, given: Mapping[str, Any], constants: Mapping
         num_warps=config.num_warps,
         num_stages=config.num_stages,
         multiplies=q.dtype != torch.float32,
+        rows=config.tile_q,
         head_dim=constants["HEAD_DIM"],
         dtype=next(short for short, dtype in DTYPES.items() if dtype == q.dtype),
     )
