@@ -43,8 +43,10 @@ def forward_config(
     so that descriptors can read them.
     """
     widest = max(padded(head_dim), padded(d_v))
-    if target.interpreted or element_bytes == 4:  # float32 is multiplied without the matrix units, to be exact
+    if target.interpreted:
         return Config(32, 32, num_warps=4, num_stages=1)
+    if element_bytes == 4:  # multiplied without the matrix units, to be exact, out of registers
+        return Config(32, 32, num_warps=8, num_stages=1) if bare and widest <= 128 else Config(16, 16, 4, 1)
     generation = target.capability[0]
     if generation not in (9, 10):  # 8.x, and 12.x, which has Ampere's matrix instructions and less shared memory
         if not bare or widest > 128:

@@ -95,11 +95,11 @@ def forward_kernel(
     # The queries, and at which key each stands.
     rows = tile * TILE_Q + tl.arange(0, TILE_Q)  # (TILE_Q,)
     query_at = rows[:, None] + (t_kv - t_q)  # (TILE_Q, 1)
-    q_tile = load_tile(q, rows, t_q, q_stride_t, q_stride_d, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
     if AGAIN:
         written = load_tile(out, rows, t_q, out_stride_t, out_stride_d, D_V, VALUE_TILE, True, UPCAST)
         if tl.max((written != written).to(tl.int32)) == 0:
             return
+    q_tile = load_tile(q, rows, t_q, q_stride_t, q_stride_d, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
     slope = tl.load(slopes + offset(sequence, slope_stride_b) + offset(head, slope_stride_h)) if HAS_ALIBI else 0.0
 
     # Keys from `begin` up to `end` are seen by some row; from `whole_begin` up to `whole_end`, in whole tiles, by all.
@@ -190,9 +190,11 @@ def load_keys(
 ):  # fmt: skip
     """A tile of keys or values (ROWS, PADDED); what is not there is 0, either way."""
     if HAS_DESCRIPTORS:
-        return tl.reshape(tiles.load([sequence, kv_head, first_row, 0]), (rows.shape[0], PADDED))
+        tile = tl.reshape(tiles.load([sequence, kv_head, first_row, 0]), (rows.shape[0], PADDED))
+        tile = tile.to(tl.float32) if UPCAST else tile
     else:
-        return load_tile(start, rows, n_rows, row_stride, component_stride, COMPONENTS, PADDED, CHECKED, UPCAST)
+        tile = load_tile(start, rows, n_rows, row_stride, component_stride, COMPONENTS, PADDED, CHECKED, UPCAST)
+    return tile
 
 
 @triton.jit

@@ -49,6 +49,7 @@ def forward_variants(target: Target) -> Iterator[Variant]:
     yield _forward("-v128-causal", target, 192, 128, is_causal=True)  # DeepSeek's heads
     for dtype in ("fp16", "fp32"):
         yield _forward("-causal", target, 128, dtype=dtype, is_causal=True)
+    yield _forward("-everything", target, 128, dtype="fp32", **EVERYTHING)
 
 
 def _forward(
