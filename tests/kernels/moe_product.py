@@ -74,7 +74,8 @@ def check(case: Case) -> str | None:
     if not poison.untouched():
         return "a kernel wrote beside its memory"
     chosen = inputs[1]
-    if poison.beyond(chosen.numel(), int((chosen >= 0).sum())):
+    # With one slot a token, y has as many rows as there are assignments, and all are written.
+    if chosen.shape[1] > 1 and poison.beyond(chosen.numel(), int((chosen >= 0).sum())):
         return "a kernel wrote a row that is no expert's"
     if not all(torch.equal(a, b) for a, b in zip(kept, (grad_y, *inputs), strict=True)):
         return "a kernel changed an input"
