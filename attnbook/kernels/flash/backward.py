@@ -163,7 +163,8 @@ class Backward:
         self.call, self.packed, self.out, self.lse, self.grad_lse = call, packed, by_component(out), lse, grad_lse
         by_size = (sizes.head_dim, sizes.d_v, call.q.element_size(), call.target)
         self.of_rows, self.of_mask = rows_config(call.target), mask_config(*by_size)
-        self.of_keys, self.of_queries = keys_config(*by_size), queries_config(*by_size)
+        options = any(x is not None for x in (call.mask, call.softcap, call.slopes))
+        self.of_keys, self.of_queries = keys_config(*by_size, options), queries_config(*by_size, options)
         self.sink_parts = self.slope_parts = None
         if needs_sinks and call.sinks is not None:
             self.sink_parts = outputs.empty((b, n_heads, tiles(rows, self.of_rows.tile_q)), lse, torch.float32)

@@ -1,40 +1,64 @@
-"""Tile sizes, warps and pipeline stages of the backward kernels; see `attnbook.kernels.flash.configs`."""
+"""Tile sizes, warps and pipeline stages of the backward kernels; see `attnbook.kernels.flash.configs`.
+
+A tile of keys needs twice the registers of a tile of queries, as it sums up two gradients; what has a mask, a softcap
+or slopes needs some more for these. Each number here is the largest of those tried with which the compiler spills
+nothing on that target; none has been timed, as no GPU was at hand. Tiles come through pointers on every target:
+descriptors would save the addresses' registers, but nothing here could tell whether they are quicker.
+"""
 
 from __future__ import annotations
 
 from attnbook.kernels.flash.configs import Config, padded
 from attnbook.kernels.targets import Target
 
+HOPPER, BLACKWELL = (9, 0), (10, 0)
 
-def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
-    """How the kernel for the gradients of k and v is cut."""
+
+def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
+    """How the kernel for the gradients of k and v is cut; `options`: has the call a mask, a softcap or slopes?"""
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
         return Config(32, 64, num_warps=4, num_stages=1)
     if element_bytes == 4:
-        return Config(16, 32, num_warps=4, num_stages=1)
+        return Config(16, 32, num_warps=8, num_stages=1)
     if widest <= 64:
-        return Config(64, 64, num_warps=4, num_stages=2)
-    return Config(32, 64, num_warps=8, num_stages=2)
+        return Config(32, 64, num_warps=8, num_stages=1) if options else Config(64, 128, num_warps=8, num_stages=2)
+    if widest <= 128:
+        if options:
+            return Config(16, 64, num_warps=8, num_stages=1)
+        if target.capability < HOPPER:
+            return Config(32, 64, num_warps=8, num_stages=2)
+        # Blackwell has its sums in tensor memory, and so registers left for a longer tile of queries.
+        return Config(64 if target.capability >= BLACKWELL else 32, 128, num_warps=8, num_stages=2)
+    # Two sums of 64 keys × 256 spill where they are in registers; 32 are too few for Hopper's own matrix instruction.
+    if target.capability < BLACKWELL:
+        return Config(16 if options else 32, 32, num_warps=8, num_stages=1)
+    return Config(16 if options else 32, 64, num_warps=8, num_stages=1 if options else 2)
 
 
-def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
-    """How the kernel for the gradient of q is cut."""
+def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
+    """How the kernel for the gradient of q is cut; `options`: has the call a mask, a softcap or slopes?"""
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
         return Config(64, 32, num_warps=4, num_stages=1)
     if element_bytes == 4:
-        return Config(32, 16, num_warps=4, num_stages=1)
+        return Config(32, 16, num_warps=8, num_stages=1)
     if widest <= 64:
-        return Config(64, 64, num_warps=4, num_stages=2)
+        return Config(128, 32, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
+    if widest <= 128:
+        return Config(64, 16, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
+    if options:
+        return Config(32, 16, num_warps=8, num_stages=1)
+    if target.capability < HOPPER:
+        return Config(64, 16, num_warps=8, num_stages=1)
     return Config(64, 32, num_warps=8, num_stages=2)
 
 
 def mask_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
     """How the kernel for the gradient of a mask is cut: it keeps one tile of scores and nothing as wide as a head."""
-    if target.interpreted:
+    if target.interpreted or element_bytes == 4:
         return Config(32, 32, num_warps=4, num_stages=1)
-    return Config(32, 32, num_warps=4, num_stages=1)
+    return Config(64, 32, num_warps=8, num_stages=1)
 
 
 def rows_config(target: Target) -> Config:
