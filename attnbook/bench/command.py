@@ -20,6 +20,8 @@ from attnbook.bench.report import COULD_NOT_RUN, FINE, Table, as_data, machine, 
 
 MINUTES = {"cuda": 8.0, "cpu": 60.0}
 """How long a run may take on either kind of device."""
+RESERVE = {"cuda": 8.0, "cpu": 0.0}
+"""Seconds of it that cases may not take: writing the record, and ending what compilers have started."""
 SECONDS = {"cuda": 1.5, "cpu": 8.0}
 """How long the rounds of one comparison take."""
 
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m attnbook
         recorder = _recorder(options, setting, words, chosen)
     except CannotRecord as error:
         return _cannot(prog, str(error))
-    return _run(chosen, setting, Budget(60 * minutes, budget_clock, start), recorder, as_json=options.json)
+    budget = Budget(60 * minutes - RESERVE[kind], budget_clock, start)
+    return _run(chosen, setting, budget, recorder, as_json=options.json)
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:

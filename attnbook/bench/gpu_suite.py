@@ -26,15 +26,15 @@ CHECKS = (
     Case("check-paged", "decoding from pages", ALLOWED, kernel_checks.paged, 10),
     Case("check-backward", "attention's gradients", ALLOWED, kernel_checks.backward, 40, ("check-forward",)),
     Case("check-varlen", "packed sequences and their gradients", ALLOWED, kernel_checks.varlen, 25),
-    Case("check-route", "the router's choice and weights", ALLOWED, expert_checks.route, 5),
+    Case("check-route", "the router's choice and weights", ALLOWED, expert_checks.route, 3),
     Case("check-experts", "what the experts do", ALLOWED, expert_checks.forward, 20),
     Case("check-experts-backward", "gradients of the experts", ALLOWED, expert_checks.backward, 30),
 )
 
 CEILINGS = (
-    Case("copy", "copying 1 GiB: bytes read and written", GBS, ceilings.copy, 4),
-    Case("matmul-bf16", "a product of 8192 x 8192 matrices", TFLOPS, ceilings.matmul("bfloat16"), 4),
-    Case("matmul-fp16", "the same in float16", TFLOPS, ceilings.matmul("float16"), 4),
+    Case("copy", "copying 1 GiB: bytes read and written", GBS, ceilings.copy, 3),
+    Case("matmul-bf16", "a product of 8192 x 8192 matrices", TFLOPS, ceilings.matmul("bfloat16"), 3),
+    Case("matmul-fp16", "the same in float16", TFLOPS, ceilings.matmul("float16"), 3),
 )
 
 
