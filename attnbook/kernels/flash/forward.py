@@ -96,7 +96,8 @@ def launch(call: Call, out: Tensor, lse: Tensor) -> None:
         programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
         if programs:
             options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
-            forward_kernel[(programs,)](**given, **constants, **options)
+            with torch.cuda.device_of(call.q):
+                forward_kernel[(programs,)](**given, **constants, **options)
 
 
 def prepare(
