@@ -29,44 +29,55 @@ FEW = 64
 
 STRIDED = torch.strided
 flash_allowed = torch._C._get_flash_sdp_enabled
+any_autocast = torch._C._is_any_autocast_enabled
 
 
 def ordinary(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Tensor | None:
     """The output of a call without other options; not for Dynamo. A mode may make other tensors of it, of a trace."""
+    try:
+        return _ordinary(q, k, v, mask, is_causal, scale)
+    except RuntimeError:
+        return None  # a kind of tensor that torch refuses: the long way says by its name what is wrong
+
+
+def _ordinary(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float | None) -> Tensor | None:
     if not (type(q) is type(k) is type(v) is Tensor and type(is_causal) is bool and q.is_cpu and k.is_cpu and v.is_cpu):
         return None
-    if q.is_nested or k.is_nested or v.is_nested or not (q.layout is k.layout is v.layout is STRIDED):
-        return None
-    of_q, of_k, dtype = q.shape, k.shape, q.dtype
+    of_q, of_k, dtype = q.shape, k.shape, q.dtype  # a nested tensor has no shape: RuntimeError
     if v.shape != of_k or len(of_k) != 4 or not (k.dtype is v.dtype is dtype and dtype in FLOATS):
         return None
-    if of_q != of_k and (len(of_q) != 4 or of_q[0] != of_k[0] or of_q[3] != of_k[3]):
-        return None
-    _, n_heads, t_q, _ = of_q
     _, n_kv_heads, t_kv, head_dim = of_k
-    grouped = n_heads != n_kv_heads
-    if grouped and (n_kv_heads == 0 or n_heads % n_kv_heads or mask is not None or t_q < FEW):
-        return None
+    t_q, grouped = t_kv, False
+    if of_q != of_k:
+        if len(of_q) != 4 or of_q[0] != of_k[0] or of_q[3] != head_dim:
+            return None
+        _, n_heads, t_q, _ = of_q
+        grouped = n_heads != n_kv_heads
+        if grouped and (n_kv_heads == 0 or n_heads % n_kv_heads or mask is not None or t_q < FEW):
+            return None
     if head_dim == 0 or t_kv < REGISTER or not (scale is None or (type(scale) is float and math.isfinite(scale))):
         return None
-    if torch.is_autocast_enabled("cpu") or transformed() or (t_q < FEW and dtype in HALF):
+    if any_autocast() or transformed() or (t_q < FEW and dtype in HALF):
         return None
     if mask is not None:
         return None if is_causal else _masked(q, k, v, mask, scale)
     if not is_causal or t_q == 1:
+        if not (q.layout is k.layout is v.layout is STRIDED):
+            return None
         return scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=grouped)
     # The forward pass of torch's flash kernel keeps NaN and inf in q and k where they belong, and it is taken for the
-    # layouts asked for here, if no caller forbade it. A backward pass keeps them where there are none.
+    # layouts asked for here (one that is not strided has no strides: RuntimeError), if no caller forbade it.
     if t_q != t_kv or not (q.stride(3) == k.stride(3) == v.stride(3) == 1 and flash_allowed()):
         return None
-    if _needs_grad(q, k, v) and not (finite(q) and finite(k)):
-        return None
     out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
-    # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
     if type(out) is not Tensor:
         return None
+    # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
     last = out.select(2, -1)
-    return out if math.isfinite(last.sum().item()) or finite(last) else None
+    if not (math.isfinite(last.sum().item()) or finite(last)):
+        return None
+    # A backward pass keeps NaN and inf where they belong only where there are none.
+    return None if out.requires_grad and not (finite(q) and finite(k)) else out
 
 
 def _needs_grad(q: Tensor, k: Tensor, v: Tensor) -> bool:
