@@ -14,7 +14,7 @@ from attnbook.errors import BackendUnavailable, DTypeError, ShapeError
 from attnbook.measure import Findings, Measurement, experiment, measure, measure_mean
 
 if TYPE_CHECKING:
-    from attnbook import api, costs, experiments, integrations, probes, reference, tiled
+    from attnbook import api, costs, experiments, integrations, kernels, probes, reference, tiled
     from attnbook.api import KVCache, MultiHeadAttention, PagedKVCache, RingKVCache, TransformerBlock, attend
     from attnbook.api.attention import attention
     from attnbook.api.explain import explain
@@ -44,6 +44,7 @@ __all__ = [
     "experiments",
     "explain",
     "integrations",
+    "kernels",
     "measure",
     "measure_mean",
     "moe",

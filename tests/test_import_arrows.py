@@ -15,7 +15,7 @@ BASE = {"shapes", "shapes_moe", "errors"}
 ARROWS: dict[str, set[str]] = {
     "": {
         *("errors", "measure", "api", "reference", "tiled", "costs", "probes", "experiments"),
-        *("integrations", "cli"),
+        *("integrations", "kernels", "cli"),
     },
     "errors": set(),
     "shapes": {"errors"},

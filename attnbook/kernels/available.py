@@ -92,8 +92,10 @@ def of_device(device: torch.device) -> str | None:
     if device.type == "cpu" and interpreting():
         return None
     place = "an AMD GPU" if device.type == "cuda" else f"device {device.type}"
-    advice = "; Triton's interpreter runs them on a CPU where TRITON_INTERPRET=1 is set before the first call"
-    return f"triton: the tensors are on {place}, and the kernels need an NVIDIA GPU{advice if device.type == 'cpu' else ''}"
+    needs = f"triton: the tensors are on {place}, and the kernels need an NVIDIA GPU"
+    if device.type != "cpu":
+        return needs
+    return f"{needs}; Triton's interpreter runs them on a CPU where TRITON_INTERPRET=1 is set before the first call"
 
 
 def _of_capability(capability: tuple[int, int]) -> str | None:

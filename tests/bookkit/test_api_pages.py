@@ -310,6 +310,9 @@ ROOMS = (
     "attnbook.api",
     "attnbook.reference",
     "attnbook.tiled",
+    "attnbook.kernels.flash",
+    "attnbook.kernels.decode",
+    "attnbook.kernels.moe",
     "attnbook.costs",
     "attnbook.probes",
     "attnbook.integrations.transformers",
@@ -321,6 +324,7 @@ def book(tmp_path_factory):
     """The API pages of the book, built."""
     pages = {f"api/{path.stem}": path.read_text("utf-8") for path in (BOOK / "api").glob("*.md")}
     pages |= {"index": HEAD + "```{toctree}\napi/index\n```\n", "notation": "(notation)=\n# 記法\n"}
+    pages["gpu"] = "---\norphan: true\n---\n\n(gpu)=\n# GPU\n"
     return build(tmp_path_factory.mktemp("api"), pages, extensions=EXTENSIONS)
 
 

@@ -20,9 +20,14 @@ def moved(options):
     return {name: x.to(DEVICE) if torch.is_tensor(x) else x for name, x in options.items()}
 
 
+def there(x, grad):
+    """A copy where the kernels run, with or without a gradient."""
+    return x.detach().to(DEVICE, copy=True).requires_grad_(grad)
+
+
 def leaves(tensors):
     """The same numbers where the kernels run, each with a gradient."""
-    return [x.detach().to(DEVICE, copy=True).requires_grad_() for x in tensors]
+    return [there(x, True) for x in tensors]
 
 
 def assert_same(call, compiled, make):

@@ -69,7 +69,7 @@ def varlen_forward(
     packed axes, the slopes (h,) or (sequences, h), as in `attnbook.attention_varlen`.
 
     `longest`, the most queries and the most keys of a sequence, says that the values of cu_q and cu_k have been checked
-    already. Without it they are, and the call waits for the device.
+    already. Without it they are, and the call waits for the device. Raises what `attention_forward` raises.
     """
     options: dict[str, Any] = {"is_causal": is_causal, "window": window, "softcap": softcap, "scale": scale}
     call = packed_call(q, k, v, cu_q, cu_k, mask, alibi_slopes, sinks, **options, longest=longest)

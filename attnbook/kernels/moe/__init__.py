@@ -78,7 +78,7 @@ def experts_backward(
     *,
     needs_experts: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of `experts_forward` from that of y: of x, weights, w_gate, w_up and w_down.
+    """The gradients of `experts_forward` from that of y (t, d): those of x, weights and the matrices, in their shapes.
 
     `needs_experts=False` leaves the last three out: None. An expert without tokens gets exact zeros, and so does the
     weight of a dropped assignment. Nothing is kept from the forward pass: gate and up are calculated again.
