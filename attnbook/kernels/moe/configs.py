@@ -3,7 +3,8 @@
 A matrix product reads (rows + columns) · depth numbers for rows · columns · depth multiplications, so tiles are as
 large as registers hold: an accumulator of 128 × 128 in float32 takes 64 registers of each of 256 threads. These numbers
 come from that, and from what the compiler says about registers and shared memory (`attnbook kernels`). Nobody has timed
-them on a GPU yet.
+them on a GPU yet. With d or f that is no multiple of 16, loads fall apart and some of these tiles spill: right,
+but slower than they could be.
 """
 
 from __future__ import annotations
