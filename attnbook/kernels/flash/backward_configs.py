@@ -32,7 +32,8 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
         return Config(64 if target.capability >= BLACKWELL else 32, 128, num_warps=8, num_stages=2)
     # Two sums of 64 keys × 256 spill where they are in registers; 32 are too few for Hopper's own matrix instruction.
     if target.capability < BLACKWELL:
-        return Config(16 if options else 32, 32, num_warps=8, num_stages=1)
+        of_keys = 32 if options or target.capability >= HOPPER else 16
+        return Config(16 if options else 32, of_keys, num_warps=8, num_stages=1)
     return Config(16 if options else 32, 64, num_warps=8, num_stages=1 if options else 2)
 
 
@@ -46,18 +47,22 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
     if widest <= 64:
         return Config(128, 32, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
     if widest <= 128:
-        return Config(64, 16, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
+        if not options:
+            return Config(128, 64, num_warps=8, num_stages=2)
+        return Config(128, 32, 8, 1) if target.capability >= BLACKWELL else Config(64, 16, 8, 1)
     if options:
         return Config(32, 16, num_warps=8, num_stages=1)
     if target.capability < HOPPER:
-        return Config(64, 16, num_warps=8, num_stages=1)
-    return Config(64, 32, num_warps=8, num_stages=2)
+        return Config(32, 32, num_warps=8, num_stages=2)
+    return Config(128 if target.capability < BLACKWELL else 64, 32, num_warps=8, num_stages=2)
 
 
 def mask_config(head_dim: int, d_v: int, element_bytes: int, target: Target) -> Config:
     """How the kernel for the gradient of a mask is cut: it keeps one tile of scores and nothing as wide as a head."""
     if target.interpreted or element_bytes == 4:
         return Config(32, 32, num_warps=4, num_stages=1)
+    if max(head_dim, d_v) > 128 and target.capability < HOPPER:
+        return Config(32, 16, num_warps=8, num_stages=1)
     return Config(64, 32, num_warps=8, num_stages=1)
 
 
