@@ -55,7 +55,7 @@ def load_tile(
 ):
     """Rows of a matrix as a tile (ROWS, PADDED)."""
     components = tl.arange(0, PADDED)
-    offsets = offset(rows[:, None], row_stride) + offset(components[None, :], component_stride)
+    offsets = rows[:, None].to(tl.int64) * row_stride + components[None, :].to(tl.int64) * component_stride
     if CHECKED or COMPONENTS != PADDED:
         inside = (rows[:, None] < n_rows) & (components[None, :] < COMPONENTS)
         tile = tl.load(start + offsets, mask=inside, other=0.0)
@@ -80,7 +80,7 @@ def store_tile(
 ):
     """Write the rows and components that are there, rounded to the dtype of the memory."""
     components = tl.arange(0, PADDED)
-    offsets = offset(rows[:, None], row_stride) + offset(components[None, :], component_stride)
+    offsets = rows[:, None].to(tl.int64) * row_stride + components[None, :].to(tl.int64) * component_stride
     inside = (rows[:, None] < n_rows) & (components[None, :] < COMPONENTS)
     tl.store(start + offsets, rounded(tile, start.dtype.element_ty, UPCAST), mask=inside)
 
