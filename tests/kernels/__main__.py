@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -55,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
 def prepare(*, gpu: bool = False) -> None:
     """Before torch and triton are imported: the interpreter, unless compiled kernels are asked for; one thread each."""
     os.environ["OMP_NUM_THREADS"] = "1"
+    # NumPy, in which the interpreter calculates, warns of lanes that nobody reads.
+    warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)
     if not gpu:
         os.environ |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
 
