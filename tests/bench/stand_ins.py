@@ -62,7 +62,7 @@ def decode_forward(*inputs, **how):
     return tuple(torch.cat(of_all) for of_all in zip(*parts, strict=True))
 
 
-def paged_forward(q, k_pages, v_pages, page_table, lengths, alibi_slopes, sinks, **how):
+def paged_forward(q, k_pages, v_pages, page_table, lengths, alibi_slopes, sinks, longest=None, **how):
     """Gathered first."""
     parts = []
     for b, n in enumerate(lengths.tolist()):
