@@ -218,20 +218,20 @@ def packed_call(
     per_sequence = AttentionSizes(
         n, sizes.n_heads, sizes.n_kv_heads, packing.longest_q, packing.longest_k, sizes.head_dim, sizes.d_v
     )
-    rows = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return _call(per_sequence, *rows, mask, alibi_slopes, sinks, is_causal, window, softcap, scale, packing)
+    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
+    return _call(per_sequence, q, k, v, mask, alibi_slopes, sinks, is_causal, window, softcap, scale, packing)
 
 
 def _packing(cu_q: Tensor, cu_k: Tensor, longest: tuple[int, int] | None, q: Tensor, k: Tensor) -> Packing:
-    on_device = [x.to(device=q.device, dtype=torch.int32).contiguous() for x in (cu_q, cu_k)]
+    first_q, first_k = (x.to(device=q.device, dtype=torch.int32).contiguous() for x in (cu_q, cu_k))
     if longest is not None:
-        return Packing(*on_device, *longest, covers=False)
+        return Packing(first_q, first_k, *longest, covers=False)
     ends_q, ends_k = whole_numbers("cu_seqlens_q", cu_q), whole_numbers("cu_seqlens_k", cu_k)
     check_cu_seqlens(ends_q, ends_k, check_varlen(q, k, k))
     longest_q, longest_k = (
         max((end - start for start, end in itertools.pairwise(ends)), default=0) for ends in (ends_q, ends_k)
     )
-    return Packing(*on_device, longest_q, longest_k, covers=ends_q[-1] == q.shape[0])
+    return Packing(first_q, first_k, longest_q, longest_k, covers=ends_q[-1] == q.shape[0])
 
 
 def _call(

@@ -96,7 +96,7 @@ def launch(call: Call, out: Tensor, lse: Tensor) -> None:
         programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
         if programs:
             options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
-            with torch.cuda.device_of(call.q):
+            with torch.cuda.device_of(call.q):  # type: ignore[no-untyped-call]
                 forward_kernel[(programs,)](**given, **constants, **options)
 
 

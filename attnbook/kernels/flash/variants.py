@@ -111,7 +111,7 @@ def example(
 
 def variant(name: str, kernel: Any, given: Mapping[str, Any], constants: Mapping[str, Any], config: Config) -> Variant:
     """The variant of a kernel that a launch with these arguments, constants and configuration compiles."""
-    values = {parameter: (given | dict(constants))[parameter] for parameter in kernel.arg_names}
+    values = {parameter: (dict(given) | dict(constants))[parameter] for parameter in kernel.arg_names}
     kinds = {
         parameter: "constexpr" if parameter in constants else kind_of(value) for parameter, value in values.items()
     }
