@@ -64,5 +64,5 @@ def forward_config(
 def again_config(head_dim: int, d_v: int, element_bytes: int) -> Config:
     """How it is cut where it runs a second time, for tiles that hold a NaN: few rows, so few are done again."""
     if max(padded(head_dim), padded(d_v)) > 128 or element_bytes == 4:
-        return Config(16, 16, num_warps=4 if element_bytes == 2 else 8, num_stages=1)
+        return Config(16, 16, num_warps=8, num_stages=1)
     return Config(32, 32, num_warps=4, num_stages=1)
