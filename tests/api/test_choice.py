@@ -215,11 +215,19 @@ def test_what_is_missing_for_the_others():
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning")
 def test_what_is_missing_is_said_while_compiling():
-    """The compiler's error holds ours."""
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda q: attention(q, q, q, impl="triton"), fullgraph=True, backend="eager")
-    with pytest.raises(Exception, match="triton: the tensors are on device cpu, and the kernels need an NVIDIA GPU"):
-        compiled(torch.ones(1, 2, 5, 3))
+    """The compiler's error holds ours, and nothing is compiled."""
+    graphs, ends = [], torch.tensor([0, 5])
+    matrices = [torch.ones(shape) for shape in ((2, 3), (2, 3, 5), (2, 3, 5), (2, 5, 3))]
+    for call, shape in (
+        (lambda q: attention(q, q, q, impl="triton"), (1, 2, 5, 3)),
+        (lambda q: attention_varlen(q, q, q, ends, ends, impl="triton"), (5, 2, 3)),
+        (lambda x: moe(x, *matrices, top_k=1, impl="triton")[0], (7, 3)),
+    ):
+        torch._dynamo.reset()
+        compiled = torch.compile(call, fullgraph=True, backend=lambda graph, tensors: graphs.append(graph))
+        with pytest.raises(Exception, match="triton: the tensors are on device cpu, and the kernels need an NVIDIA"):
+            compiled(torch.ones(shape))
+    assert graphs == []
 
 
 @pytest.mark.parametrize("call", [attention, attention_varlen])

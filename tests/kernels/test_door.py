@@ -91,14 +91,17 @@ def test_gradients(name, dtype):
         assert_right(leaf.grad.cpu(), expected.double().numpy(), rounded)
 
 
-def test_only_what_is_asked_for_has_a_gradient():
-    """Without one, no graph; with that of the sinks alone, no other."""
+def test_only_what_is_asked_for_has_a_gradient(monkeypatch):
+    """Without one, no graph; with that of the sinks alone, no other. It is the kernels that calculate it."""
+    went = []
+    watch(monkeypatch, "attnbook.kernels.flash", "attention_backward", went)
     q, k, v = (x.to(DEVICE) for x in inputs())
     assert not attention(q, k, v, impl="triton").requires_grad
     sinks = torch.zeros(H_Q, device=DEVICE, requires_grad=True)
     attention(q, k, v, sinks=sinks, impl="triton").sum().backward()
     assert sinks.grad.abs().min() > 0
     assert q.grad is None
+    assert went == ["attention_backward"]
 
 
 def test_a_second_derivative_raises():

@@ -132,11 +132,11 @@ def test_autocast():
 def test_the_kernels_are_what_runs(monkeypatch):
     """By name both, the router's and the experts'; "auto" on a CPU reaches neither."""
     went = []
-    for name in ("route", "experts_forward"):
+    for name in ("route", "experts_forward", "experts_backward"):
         watch(monkeypatch, "attnbook.kernels.moe", name, went)
     arrays, _ = on_device(inputs(torch.float32)[0], {})
-    moe(*arrays, top_k=2, impl="triton")
-    assert went == ["route", "experts_forward"]
+    moe(*leaves(arrays), top_k=2, impl="triton")[0].sum().backward()
+    assert went == ["route", "experts_forward", "experts_backward"]
     went.clear()
     moe(*arrays, top_k=2)
     assert went == (["route", "experts_forward"] if DEVICE == "cuda" else [])

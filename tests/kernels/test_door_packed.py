@@ -6,7 +6,7 @@ import torch
 from attnbook import attention_varlen
 from tests.api.samples import H_Q, SINKS, inputs
 from tests.kernels.device import DEVICE
-from tests.kernels.doors import NOISE, assert_same, leaves, moved, there
+from tests.kernels.doors import NOISE, assert_same, leaves, moved, there, watch
 
 pytestmark = NOISE
 
@@ -52,8 +52,10 @@ def test_packed_attention_equals_the_reference(dtype, options):
     assert (lse[9:] == -torch.inf).all()
 
 
-def test_packed_gradients_equal_the_reference():
-    """Those of q, k, v, slopes and sinks; zero where a row belongs to no sequence."""
+def test_packed_gradients_equal_the_reference(monkeypatch):
+    """Those of q, k, v, slopes and sinks, by the kernels; zero where a row belongs to no sequence."""
+    went = []
+    watch(monkeypatch, "attnbook.kernels.flash", "varlen_backward", went)
     slopes = torch.rand(3, H_Q)
     found = []
     for impl in ("triton", "reference"):
@@ -66,6 +68,7 @@ def test_packed_gradients_equal_the_reference():
     for got, expected in zip(*found, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
     assert (found[0][0][9:] == 0).all()
+    assert went == ["varlen_backward"]
 
 
 def test_packed_sequences_compiled():
