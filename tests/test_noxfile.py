@@ -28,7 +28,7 @@ class Session:
     def install(self, *arguments):
         self.installed += 1
 
-    def run(self, *command):
+    def run(self, *command, env=None):
         self.ran.append(" ".join(command))
         if self.ran[-1].startswith(self.fail):
             raise CommandFailed
