@@ -167,6 +167,19 @@ def test_grouped_heads_add_up():
         torch.testing.assert_close(x, y.unflatten(1, (2, 3)).sum(2), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("window", [2**31 - 1, 2**63 - 1])
+def test_a_window_longer_than_any_number_of_keys(window):
+    """It hides nothing: no position plus the window runs over, and every key has its gradient."""
+    q, k, v, d_out = inputs()
+    out, lse = flash.attention_forward(q, k, v, is_causal=True)
+    for x, y in zip(
+        flash.attention_backward(d_out, None, q, k, v, out, lse, **everything({"is_causal": True, "window": window})),
+        flash.attention_backward(d_out, None, q, k, v, out, lse, **everything({"is_causal": True})),
+        strict=True,
+    ):
+        assert (x is None and y is None) or torch.allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
 def test_alone_and_in_a_batch():
     """The same request alone and among seven others has the same bits: no sum goes over programs in any order."""
     q, k, v, d_out = inputs(b=8, dtype=torch.float16)

@@ -162,6 +162,16 @@ def test_nothing_outside_is_read_or_written(monkeypatch):
         assert not room[inside].isnan().any()
 
 
+@pytest.mark.parametrize("window", [2**31 - 1, 2**63 - 1])
+@pytest.mark.parametrize(("t_q", "t_kv"), [(67, 30), (35, 41)])
+def test_a_window_longer_than_any_number_of_keys(t_q, t_kv, window):
+    """It hides nothing: no position minus the window runs over, also where the first query stands before the keys."""
+    q, k, v = qkv(t_q, t_kv, b=1, heads=(2, 1))
+    now = flash.attention_forward(q, k, v, is_causal=True, window=window)
+    for x, y in zip(now, flash.attention_forward(q, k, v, is_causal=True), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-6, atol=1e-6)
+
+
 def test_no_input_is_written_to():
     """q, k, v, mask, slopes and sinks are the same afterwards."""
     q, k, v = qkv(37, 45)

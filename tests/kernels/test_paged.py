@@ -91,6 +91,15 @@ def test_windows_that_begin_anywhere_in_a_split(window):
         torch.testing.assert_close(out[n : n + 1], right[0].cpu())
 
 
+@pytest.mark.parametrize("window", [2**31 - 1, 2**63 - 1])
+def test_a_window_longer_than_any_number_of_keys(window):
+    """It hides nothing, whatever a sequence's length: queries before the first key do not make int32 run over."""
+    q, k, v = inputs((7, 2, 1, 9, *SHAPE[4:]), torch.float32)
+    right = in_pages(5, q, k, v, LENGTHS, {"is_causal": True})
+    for x, y in zip(in_pages(5, q, k, v, LENGTHS, {"is_causal": True, "window": window}), right, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_tables_of_any_integers_on_any_side(dtype):
     """Of 32 or 64 bits, as a column-major view, on the CPU too: the same bits."""

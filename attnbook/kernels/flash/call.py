@@ -258,9 +258,10 @@ def _call(
     if mask is not None and mask.dtype == torch.float64:
         mask = mask.float()
     slopes = None if alibi_slopes is None else alibi_slopes.float().expand(sizes.b, sizes.n_heads)
+    # A window longer than the keys hides nothing; as a length of its own it could make int32 run over in a kernel.
     return Call(
         sizes, q, k, v, mask, slopes, None if sinks is None else sinks.float(), bool(is_causal),
-        None if window is None else int(window), None if softcap is None else float(softcap),
+        None if window is None else min(int(window), max(sizes.t_kv, 1)), None if softcap is None else float(softcap),
         sizes.head_dim**-0.5 if scale is None else float(scale), hidden, packing, target_of(q.device),
     )  # fmt: skip
 
