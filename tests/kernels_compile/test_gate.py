@@ -71,3 +71,34 @@ def test_kernels_of_heads_are_compiled_in_every_size(listed):
         assert with_heads
         for kernel in with_heads:
             assert {64, 128, 256} <= {size for name, size, by_default in of_target if name == kernel and by_default}
+
+
+def launching():
+    """For each launch in the package, `kernel[grid](…)`: where it stands, and the source of what it is told."""
+    found = {}
+    for path in KERNELS.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        by_name = {function.name: ast.unparse(function) for function in functions}
+        for function in functions:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and re.search(r"\bkernel\[|_kernel\[", ast.unparse(node.func)):
+                    spread = [ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg is None]
+                    told = [ast.unparse(keyword) for keyword in node.keywords]
+                    if "options" in spread:  # put together in the lines before
+                        told.append(by_name[function.name].partition("options = ")[2])
+                    told += [by_name.get(name.partition("(")[0], "") for name in spread]
+                    found[f"{path.relative_to(KERNELS)}:{ast.unparse(node.func)}"] = " ".join(told)
+    return found
+
+
+def test_every_launch_says_what_the_report_compiles_with():
+    """Warps, stages and the options of every launch: what is left out, Triton fills in, and another program comes out.
+
+    That they are the variant's own numbers is the part of the functions that both take them from.
+    """
+    told = launching()
+    assert len(told) == len(launched()) - 3  # the four kernels of flash's backward pass share one launch
+    for where, said in told.items():
+        missing = {"num_warps", "num_stages", "ALWAYS"} - set(re.findall(r"\w+", said))
+        assert not missing, f"{where} does not say {', '.join(sorted(missing))}"

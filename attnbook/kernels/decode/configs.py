@@ -16,8 +16,8 @@ from attnbook.kernels.targets import Target
 TILE_BYTES = 16 * 1024
 """A tile of keys, about: what is on its way to a program while it calculates with the one before."""
 
-MERGE_WARPS = 4
-"""Warps of the merging kernel, each program of which has one row of the result."""
+MERGE_WARPS, MERGE_STAGES = 4, 1
+"""Of the merging kernel, each program of which has one row of the result: warps, and stages of its loop."""
 
 
 @dataclass(frozen=True)

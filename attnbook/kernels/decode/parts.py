@@ -80,6 +80,7 @@ def launch_merge(
         **merge_arguments(averages, lses, sinks, out, lse, pages, window),
         **merge_constants(out, sinks, pages, window, split),
         num_warps=configs.MERGE_WARPS,
+        num_stages=configs.MERGE_STAGES,
         **ALWAYS,
     )
 

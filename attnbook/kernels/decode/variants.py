@@ -67,7 +67,8 @@ def _merge(what: str, target: Target, d_v: int, dtype: str = "bf16", **options: 
     averages, lses, out, lse = _results(call)
     given = merge_arguments(averages, lses, call.sinks, out, lse, pages, call.window)
     constants = merge_constants(out, call.sinks, pages, call.window, config_of(call, pages).split)
-    found = _variant(f"decode-merge-d{d_v}-{dtype}{what}", merge_kernel, call, given, constants, configs.MERGE_WARPS, 1)
+    name, cut = f"decode-merge-d{d_v}-{dtype}{what}", (configs.MERGE_WARPS, configs.MERGE_STAGES)
+    found = _variant(name, merge_kernel, call, given, constants, *cut)
     return dataclasses.replace(found, multiplies=False)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from attnbook.kernels import outputs
 from attnbook.kernels.moe import configs
+from attnbook.kernels.variant import ALWAYS
 
 
 @triton.jit
@@ -58,6 +59,7 @@ def largest(wanted: Tensor, top_k: int) -> Tensor:
         tiles = configs.choose(n_experts)
         choose_kernel[(triton.cdiv(t, tiles.rows),)](
             wanted.contiguous(), experts, t, n_experts, top_k,
-            TILE_TOKENS=tiles.rows, EXPERTS=tiles.columns, num_warps=tiles.num_warps,
+            TILE_TOKENS=tiles.rows, EXPERTS=tiles.columns,
+            num_warps=tiles.num_warps, num_stages=tiles.num_stages, **ALWAYS,
         )  # fmt: skip
     return experts

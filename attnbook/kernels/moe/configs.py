@@ -21,6 +21,7 @@ class Tiles:
     rows: int
     columns: int
     num_warps: int = 4
+    num_stages: int = 2
 
 
 @dataclass(frozen=True)

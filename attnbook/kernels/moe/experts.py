@@ -18,6 +18,7 @@ from attnbook.kernels.moe import configs, sort
 from attnbook.kernels.moe.backward import hidden_gradient_kernel, matrix_gradient_kernel, token_gradient_kernel
 from attnbook.kernels.moe.forward import combine_kernel, down_kernel, gate_up_kernel
 from attnbook.kernels.targets import Target, target_of
+from attnbook.kernels.variant import ALWAYS
 
 
 class Call(NamedTuple):
@@ -130,7 +131,7 @@ def combine(call: Call, out: Tensor, weights: Tensor | None) -> Tensor:
     combine_kernel[(triton.cdiv(t, tiles.rows), triton.cdiv(call.d, tiles.columns))](
         out, place, place if weights is None else weights, y, t, call.d, top_k,
         TILE_TOKENS=tiles.rows, TILE_D=tiles.columns, WEIGHTED=weights is not None, UPCAST=call.upcast,
-        num_warps=tiles.num_warps,
+        num_warps=tiles.num_warps, num_stages=tiles.num_stages, **ALWAYS,
     )  # fmt: skip
     return y
 
@@ -191,7 +192,7 @@ def matrix_gradient(
         left.stride(0), right.stride(0), n_left, n_right,
         TILE_LEFT=tiles.rows, TILE_RIGHT=tiles.columns, STEP_ROWS=tiles.step, GROUP=configs.GROUP,
         LEFT_BY_TOKEN=left_by_token, RIGHT_BY_TOKEN=right_by_token, UPCAST=call.upcast,
-        num_warps=tiles.num_warps, num_stages=tiles.num_stages,
+        num_warps=tiles.num_warps, num_stages=tiles.num_stages, **ALWAYS,
     )  # fmt: skip
     return d_matrix
 
@@ -253,9 +254,9 @@ def _row_tiles(call: Call, tiles: configs.Product) -> tuple[Tensor, int]:
 
 
 def _common(call: Call, tiles: configs.Product) -> dict[str, Any]:
-    """The constants that every product by row tiles has."""
+    """The constants that every product by row tiles has, and what the compiler is told."""
     return {"EXPERTS": configs.power_of_2(call.e), "GROUP": configs.GROUP, "UPCAST": call.upcast,
-            "num_warps": tiles.num_warps, "num_stages": tiles.num_stages}  # fmt: skip
+            "num_warps": tiles.num_warps, "num_stages": tiles.num_stages, **ALWAYS}  # fmt: skip
 
 
 def _read(tiles: configs.Product, matrices: tuple[Tensor, ...], block: tuple[int, int]) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ from torch import Tensor
 from attnbook.errors import ShapeError
 from attnbook.kernels import outputs
 from attnbook.kernels.moe import configs
+from attnbook.kernels.variant import ALWAYS
 
 
 class Sorted(NamedTuple):
@@ -95,8 +96,9 @@ def count(experts: Tensor, n_experts: int) -> Tensor:
     counts = experts.new_zeros((triton.cdiv(n, tile.rows), n_experts), dtype=torch.int32)
     if counts.numel():
         count_kernel[(counts.shape[0],)](
-            experts.contiguous(), counts, n, n_experts, TILE=tile.rows, num_warps=tile.num_warps
-        )
+            experts.contiguous(), counts, n, n_experts,
+            TILE=tile.rows, num_warps=tile.num_warps, num_stages=tile.num_stages, **ALWAYS,
+        )  # fmt: skip
     return counts
 
 
@@ -112,7 +114,7 @@ def by_expert(experts: Tensor, n_experts: int, counts: Tensor | None = None) -> 
         tile = configs.sort()
         place_kernel[(counts.shape[0],)](
             experts.contiguous(), (ends - counts).contiguous(), order, token, place, experts.numel(), n_experts,
-            experts.shape[-1], TILE=tile.rows, num_warps=tile.num_warps,
+            experts.shape[-1], TILE=tile.rows, num_warps=tile.num_warps, num_stages=tile.num_stages, **ALWAYS,
         )  # fmt: skip
     else:
         place.fill_(-1)

@@ -119,7 +119,7 @@ def _variant(
         divisible=tuple(parameter for parameter, kind in signature.items()
                         if kind.startswith(("*", "i32")) and parameter not in ODD),
         num_warps=tiles.num_warps,
-        num_stages=tiles.num_stages if isinstance(tiles, configs.Product) else 2,
+        num_stages=tiles.num_stages,
         multiplies=is_product and dtype != "fp32",
         rows=tiles.rows,
         dtype=dtype,
