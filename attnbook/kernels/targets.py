@@ -7,11 +7,13 @@ CUDA C++ Programming Guide, the table "Technical Specifications per Compute Capa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attnbook.kernels.available import interpreting
 
@@ -82,3 +84,11 @@ def _of_gpu(index: int) -> Target:
         shared_bytes_per_sm=properties.shared_memory_per_multiprocessor,
         threads_per_sm=properties.max_threads_per_multi_processor,
     )
+
+
+def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Within it kernels are launched where the tensor is: Triton takes the current device, which may be another GPU.
+
+    Call it as `targets.on_device_of(…)`: a name imported from here would not be replaced in tests.
+    """
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.kernels import outputs
+from attnbook.kernels import outputs, targets
 from attnbook.kernels.decode import configs
-from attnbook.kernels.decode.parts import launch_merge, on_device_of
+from attnbook.kernels.decode.parts import launch_merge
 from attnbook.kernels.flash.call import Call, dense_call, strides_of
 from attnbook.kernels.flash.configs import padded
 from attnbook.kernels.variant import ALWAYS
@@ -69,7 +69,7 @@ def run(call: Call, k: Tensor, v: Tensor, pages: Pages | None, *, parts: int) ->
         return out, lse
     averages = outputs.empty((parts, *out.shape), q, torch.float32)
     lses = outputs.empty((parts, *lse.shape), q, torch.float32)
-    with on_device_of(q):
+    with targets.on_device_of(q):
         if parts:
             _launch_splits(call, k, v, pages, averages, lses)
         launch_merge(averages, lses, call.sinks, out, lse, pages, call.window, config_of(call, pages).split)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from attnbook.errors import DTypeError, ShapeError
-from attnbook.kernels import outputs
+from attnbook.kernels import outputs, targets
 from attnbook.kernels.available import interpreting, require
 from attnbook.kernels.decode import configs
 from attnbook.kernels.flash.configs import padded
@@ -33,7 +32,7 @@ def merge_parts(averages: Tensor, lses: Tensor, sinks: Tensor | None = None) -> 
     out = outputs.empty((b, n_heads, t_q, d_v), averages)
     lse = outputs.empty((b, n_heads, t_q), averages, torch.float32)
     if lse.numel():
-        with on_device_of(averages):
+        with targets.on_device_of(averages):
             launch_merge(averages, lses, None if sinks is None else sinks.float(), out, lse, None, None, split=1)
     return out, lse
 
@@ -56,11 +55,6 @@ def _check(averages: Tensor, lses: Tensor, sinks: Tensor | None) -> None:
         raise ShapeError(f"lses has shape {tuple(lses.shape)}: expected {tuple(averages.shape[:-1])}, as averages has")
     if sinks is not None and len(sinks) != averages.shape[2]:
         raise ShapeError(f"sinks has shape {tuple(sinks.shape)}: expected (n_heads,) = ({averages.shape[2]},)")
-
-
-def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device, which need not be that of the tensors."""
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 
 def launch_merge(

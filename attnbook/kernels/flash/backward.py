@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.kernels import outputs
+from attnbook.kernels import outputs, targets
 from attnbook.kernels.flash.backward_configs import keys_config, mask_config, queries_config, rows_config
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, padded
@@ -116,7 +116,8 @@ class Launch:
         if self.programs:
             values = self.given | self.constants
             options = {**ALWAYS, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
-            self.kernel[(self.programs,)](**{name: values[name] for name in self.kernel.arg_names}, **options)
+            with targets.on_device_of(values["row_lse"]):
+                self.kernel[(self.programs,)](**{name: values[name] for name in self.kernel.arg_names}, **options)
 
 
 def _run(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.kernels import outputs
+from attnbook.kernels import outputs, targets
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, again_config, forward_config, padded
 from attnbook.kernels.variant import ALWAYS
@@ -87,16 +87,15 @@ def launch(call: Call, out: Tensor, lse: Tensor) -> None:
 
     Where something may be hidden it runs twice: the second time for the tiles that hold a NaN, usually none.
     """
-    from attnbook.kernels.flash.forward_kernel import (
-        forward_kernel,
-    )  # Triton, which a call needs and an import does not
+    # Triton, which a call needs and an import does not
+    from attnbook.kernels.flash.forward_kernel import forward_kernel
 
     for again in (False, True) if call.hides else (False,):
         given, constants, config = prepare(call, out, lse, again=again)
         programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
         if programs:
             options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
-            with torch.cuda.device_of(call.q):  # type: ignore[no-untyped-call]
+            with targets.on_device_of(call.q):
                 forward_kernel[(programs,)](**given, **constants, **options)
 
 

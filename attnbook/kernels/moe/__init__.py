@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from attnbook.kernels import targets
 from attnbook.kernels.available import require
 from attnbook.shapes_moe import RoutingInfo
 
@@ -45,9 +46,10 @@ def route(
     require(x)
     from attnbook.kernels.moe import routing
 
-    return routing.route(x, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
-                         top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
-                         routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip
+    with targets.on_device_of(x):
+        return routing.route(x, router_weight, top_k=top_k, renormalize=renormalize, scoring=scoring,
+                             top_k_before_scoring=top_k_before_scoring, selection_bias=selection_bias,
+                             routed_scale=routed_scale, capacity_factor=capacity_factor)  # fmt: skip
 
 
 def experts_forward(
@@ -64,7 +66,8 @@ def experts_forward(
     require(x)
     from attnbook.kernels.moe import experts as kernels
 
-    return kernels.experts_forward(x, experts, weights, w_gate, w_up, w_down)
+    with targets.on_device_of(x):
+        return kernels.experts_forward(x, experts, weights, w_gate, w_up, w_down)
 
 
 def experts_backward(
@@ -87,4 +90,5 @@ def experts_backward(
     require(x)
     from attnbook.kernels.moe import experts as kernels
 
-    return kernels.experts_backward(grad_y, x, experts, weights, w_gate, w_up, w_down, needs_experts=needs_experts)
+    with targets.on_device_of(x):
+        return kernels.experts_backward(grad_y, x, experts, weights, w_gate, w_up, w_down, needs_experts=needs_experts)
