@@ -54,6 +54,8 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
         return Config(32, 16, num_warps=8, num_stages=1)
     if target.capability < HOPPER:
         return Config(32, 32, num_warps=8, num_stages=2)
+    if target.capability < BLACKWELL and padded(head_dim) != padded(d_v):
+        return Config(64, 64, num_warps=8, num_stages=2)  # DeepSeek's 192 and 128, padded to 256 and 128
     return Config(128 if target.capability < BLACKWELL else 64, 32, num_warps=8, num_stages=2)
 
 
