@@ -1,4 +1,4 @@
-"""Every launch of a kernel: on the device of the tensors, and with the options that the compile report compiles with."""
+"""Every launch of a kernel: on the device of the tensors, with options that the compile report compiles with, too."""
 
 import contextlib
 
