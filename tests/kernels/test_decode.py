@@ -1,6 +1,5 @@
 """Decoding by splits of the keys, in Triton: right, the same bits alone and in a batch, nothing leaked or repeated."""
 
-import mmap
 import re
 
 import numpy as np
@@ -158,31 +157,6 @@ class Largest(TorchDispatchMode):
         if isinstance(result, torch.Tensor) and not func.is_view:
             self.size = max(self.size, result.numel())
         return result
-
-
-NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux
-
-
-@pytest.mark.parametrize("axis", range(4))
-def test_addresses_beyond_31_bits(axis):
-    """Liger#1248, vllm#34279: along one axis the stride is 2³⁰, so the last address passes 2³¹: right all the same.
-
-    On a CPU the memory is promised by the system and, but for a few pages, never taken.
-    """
-    stride, dtype = 2**30, torch.float16
-    if DEVICE == "cuda":
-        memory = torch.empty(2 * stride + 4096, dtype=dtype, device=DEVICE)
-    else:
-        room = mmap.mmap(-1, (2 * stride + 4096) * 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-        memory = torch.frombuffer(room, dtype=dtype)
-    near = made(dtype, b=3, n_heads=3, n_kv_heads=3, t_q=3, t_kv=3, d=3, d_v=3)
-    far = []
-    for i, x in enumerate(near):
-        strides = [27, 9, 3, 1]
-        strides[axis] = stride
-        far.append(memory.as_strided((3, 3, 3, 3), strides, storage_offset=128 * i))
-        far[-1].copy_(x)
-    assert torch.equal(decode_forward(*far, *NOTHING)[0], decode_forward(*near, *NOTHING)[0])
 
 
 @pytest.mark.parametrize("axis", ["b", "h", "t_q", "t_kv"])

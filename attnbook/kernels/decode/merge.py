@@ -89,7 +89,7 @@ def merge_kernel(
         part = start + tl.arange(0, TILE_PARTS)
         part_lse = tl.load(lses + part.to(tl.int64) * lses_stride_part, mask=part < parts, other=float("-inf"))
         share = tl.exp(part_lse - origin)
-        offset = part[:, None].to(tl.int64) * averages_stride_part + component[None, :] * averages_stride_d
+        offset = part[:, None].to(tl.int64) * averages_stride_part + component[None, :].to(tl.int64) * averages_stride_d
         inside = (part_lse != float("-inf"))[:, None] & (component < D_V)[None, :]
         of_part = tl.load(averages + offset, mask=inside, other=0.0).to(tl.float32)  # (TILE_PARTS, PADDED_V)
         total += tl.sum(share, 0)
