@@ -118,7 +118,7 @@ class Transformer(nn.Module):
         Raises ShapeError for other axes and a position outside a learned table, DTypeError for tokens that are not
         whole numbers, ValueError for a token outside the vocabulary or another number of caches.
         """
-        _check_tokens(tokens, self.vocab)
+        check_tokens(tokens, self.vocab)
         if caches is not None and len(caches) != len(self.blocks):
             raise ValueError(f"{len(caches)} caches for {len(self.blocks)} layers: expected one a layer")
         if positions is None and caches:
@@ -216,7 +216,8 @@ def _check_choices(
         raise ValueError(f"n_experts is {n_experts} and top_k {top_k} with mlp {mlp!r}: expected mlp='experts'")
 
 
-def _check_tokens(tokens: Tensor, vocab: int) -> None:
+def check_tokens(tokens: Tensor, vocab: int) -> None:
+    """Raises ShapeError, DTypeError or ValueError unless tokens are (b, t) whole numbers from 0 to vocab − 1."""
     check_axes("tokens", tokens, "b t")
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise DTypeError(f"tokens has dtype {tokens.dtype}: expected whole numbers")

