@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn.functional import linear, rms_norm, silu
 
 from attnbook.api.cache import KVCache, attend
-from attnbook.models.smollm2 import Layer, SmolLM2
+from attnbook.models.smollm2 import SmolLM2
+from attnbook.models.weights import Layer
 from attnbook.reference.rope import rope_cos_sin
 
 

@@ -20,7 +20,6 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -33,6 +32,7 @@ from attnbook.errors import ShapeError
 from attnbook.models.gguf_file import GGUFFile
 from attnbook.models.tokenizer import Tokenizer
 from attnbook.models.transformer import check_tokens
+from attnbook.models.weights import Config, Layer, read_layer
 from attnbook.reference.heads import merge_heads, next_positions, split_heads
 from attnbook.reference.norms import rms_norm
 from attnbook.reference.rope import rope
@@ -45,100 +45,11 @@ WATCHED = ("q", "k", "v", "heads", "attention", "mlp", "x")
 output (b, n_heads, t, head_dim), what attention and the MLP add (b, t, d_model), and x after the layer."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """The sizes of a model, and the two numbers that its norms and RoPE need."""
-
-    n_layers: int
-    d_model: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    d_ff: int
-    vocab: int
-    context: int
-    """The positions that it was trained for."""
-    theta: float
-    eps: float
-    end: int | None
-    """The token with which it ends an answer."""
-
-    @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any], vocab: int) -> Config:
-        """From a GGUF file's keys. Raises ValueError for another architecture and for RoPE that is scaled or partial.
-
-        Raises KeyError for a key that must be there.
-        """
-        kind = metadata.get("general.architecture")
-        if kind != "llama":
-            raise ValueError(f"general.architecture is {kind!r}: expected 'llama'")
-        d_model, n_heads = metadata["llama.embedding_length"], metadata["llama.attention.head_count"]
-        head_dim = metadata.get("llama.attention.key_length", d_model // n_heads)
-        turned = metadata.get("llama.rope.dimension_count", head_dim)
-        if turned != head_dim or metadata.get("llama.attention.value_length", head_dim) != head_dim:
-            raise ValueError(
-                f"llama.rope.dimension_count is {turned}: expected the whole head_dim {head_dim}, also of v"
-            )
-        scaling = metadata.get("llama.rope.scaling.type", "none")
-        if scaling != "none":
-            raise ValueError(f"llama.rope.scaling.type is {scaling!r}: expected 'none'")
-        return cls(
-            n_layers=metadata["llama.block_count"], d_model=d_model, n_heads=n_heads,
-            n_kv_heads=metadata.get("llama.attention.head_count_kv", n_heads), head_dim=head_dim,
-            d_ff=metadata["llama.feed_forward_length"], vocab=vocab, context=metadata["llama.context_length"],
-            theta=metadata.get("llama.rope.freq_base", 10000.0), eps=metadata["llama.attention.layer_norm_rms_epsilon"],
-            end=metadata.get("tokenizer.ggml.eos_token_id"),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer's weights, fused and input first as they lie in memory; the properties are views, (out, in)."""
-
-    attention_norm: Tensor  # (d_model,)
-    qkv: Tensor  # (d_model, (n_heads + 2 · n_kv_heads) · head_dim): q, k, v side by side
-    out: Tensor  # (n_heads · head_dim, d_model)
-    mlp_norm: Tensor  # (d_model,)
-    gate_up: Tensor  # (d_model, 2 · d_ff)
-    down_proj: Tensor  # (d_model, d_ff): here the product of a row is faster this way round
-    ends: tuple[int, int]
-    """The columns of `qkv` at which q and k end."""
-
-    @property
-    def q_proj(self) -> Tensor:
-        """(n_heads · head_dim, d_model); the pairs of RoPE are rows 0 and 1, 2 and 3, … of each head."""
-        return self.qkv[:, : self.ends[0]].mT
-
-    @property
-    def k_proj(self) -> Tensor:
-        """(n_kv_heads · head_dim, d_model), pairs like those of `q_proj`."""
-        return self.qkv[:, self.ends[0] : self.ends[1]].mT
-
-    @property
-    def v_proj(self) -> Tensor:
-        """(n_kv_heads · head_dim, d_model)."""
-        return self.qkv[:, self.ends[1] :].mT
-
-    @property
-    def o_proj(self) -> Tensor:
-        """(d_model, n_heads · head_dim); columns 0 to head_dim − 1 are head 0's."""
-        return self.out.mT
-
-    @property
-    def gate_proj(self) -> Tensor:
-        """(d_ff, d_model): what goes through SiLU."""
-        return self.gate_up[:, : self.gate_up.shape[1] // 2].mT
-
-    @property
-    def up_proj(self) -> Tensor:
-        """(d_ff, d_model): what the gate multiplies."""
-        return self.gate_up[:, self.gate_up.shape[1] // 2 :].mT
-
-
 class SmolLM2:
-    """The model: `config`, `layers`, `tokenizer`; `embedding` (vocab, d_model), `norm` (d_model,), `head` (d_model, vocab)
+    """The model, as `SmolLM2.load()` reads it: `config`, `layers`, `tokenizer`, and three more weights.
 
-    Weights are plain tensors without gradients; `SmolLM2.load()` reads them.
+    `embedding` (vocab, d_model), `norm` (d_model,), `head` (d_model, vocab): plain tensors without gradients, as those
+    of the layers.
     """
 
     def __init__(
@@ -165,7 +76,7 @@ class SmolLM2:
 
         table = read("token_embd.weight")
         config = Config.from_metadata(file.metadata, vocab=len(table))
-        layers = [_layer(i, config, read) for i in range(config.n_layers)]
+        layers = [read_layer(i, config, read) for i in range(config.n_layers)]
         norm = read("output_norm.weight")
         # Input first for the head's product; a model that has one table for both looks its embeddings up in this one.
         tied = "output.weight" not in names
@@ -288,22 +199,6 @@ class SmolLM2:
         return (
             f"SmolLM2({c.n_layers} layers, d_model={c.d_model}, {c.n_heads} heads over {c.n_kv_heads}, vocab={c.vocab})"
         )
-
-
-def _layer(i: int, config: Config, read: Callable[[str], Tensor]) -> Layer:
-    def part(name: str) -> Tensor:
-        return read(f"blk.{i}.{name}.weight")
-
-    n = config.n_heads * config.head_dim
-    return Layer(
-        attention_norm=part("attn_norm"),
-        qkv=torch.cat([part("attn_q"), part("attn_k"), part("attn_v")]).mT.contiguous(),
-        out=part("attn_output").mT.contiguous(),
-        mlp_norm=part("ffn_norm"),
-        gate_up=torch.cat([part("ffn_gate"), part("ffn_up")]).mT.contiguous(),
-        down_proj=part("ffn_down"),
-        ends=(n, n + config.n_kv_heads * config.head_dim),
-    )
 
 
 def _by_layer(heads: Collection[tuple[int, int]], config: Config) -> dict[int, list[int]]:

@@ -35,7 +35,8 @@ def test_metadata_are_those_of_gguf(tmp_path):
     writer = gguf.GGUFWriter(path, "llama")
     values = {
         "uint8": 200, "int8": -100, "uint16": 60_000, "int16": -30_000, "uint32": 4_000_000_000,
-        "int32": -2_000_000_000, "uint64": 2**63, "int64": -(2**62), "float32": 0.5, "float64": 0.1, "bool": True, "string": "東京 🙂",
+        "int32": -2_000_000_000, "uint64": 2**63, "int64": -(2**62), "float32": 0.5, "float64": 0.1,
+        "bool": True, "string": "東京 🙂",
     }  # fmt: skip
     for kind, value in values.items():
         getattr(writer, f"add_{kind}")(f"x.{kind}", value)
