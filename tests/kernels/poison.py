@@ -1,21 +1,8 @@
-"""Memory that shows what no kernel wrote, and what one wrote outside."""
+"""Memory that shows what a kernel wrote outside of it."""
 
 import math
 
-import pytest
 import torch
-
-from attnbook.kernels import outputs
-
-
-@pytest.fixture
-def poisoned(monkeypatch):
-    """Every output is NaN until a kernel writes it."""
-
-    def empty(shape, like, dtype=None):
-        return torch.full(tuple(shape), torch.nan, dtype=dtype or like.dtype, device=like.device)
-
-    monkeypatch.setattr(outputs, "empty", empty)
 
 
 def guarded(shape, like, dtype=None):

@@ -5,9 +5,6 @@ import pytest
 from attnbook.kernels.flash import backward
 from attnbook.kernels.flash.configs import Config
 from tests.kernels.backward_product import OPTIONS, Case, pairs, run
-from tests.kernels.poison import poisoned  # noqa: F401
-
-pytestmark = pytest.mark.usefixtures("poisoned")
 
 
 @pytest.mark.parametrize("case", pairs(), ids=str)

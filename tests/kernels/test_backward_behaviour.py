@@ -9,12 +9,10 @@ from attnbook import tiled
 from attnbook.kernels import flash, outputs
 from tests.kernels.backward_product import everything
 from tests.kernels.device import DEVICE
-from tests.kernels.poison import guarded, guarded_output, poisoned, untouched_around  # noqa: F401
+from tests.kernels.poison import guarded, guarded_output, untouched_around
 
 NAN, INF = torch.nan, torch.inf
 T_Q, T_KV = 45, 71
-
-pytestmark = pytest.mark.usefixtures("poisoned")
 
 
 def normal(*shape, seed=0, dtype=torch.float32):

@@ -8,12 +8,10 @@ from attnbook.kernels import flash
 from attnbook.tiled.varlen import varlen_forward
 from tests.kernels.backward_product import NAMES, TIMES, everything, named
 from tests.kernels.device import DEVICE
-from tests.kernels.poison import poisoned  # noqa: F401
 from tests.kernels.test_varlen import HEADS, LENGTHS, chosen, packed
 from tests.tolerance import assert_right, exact, plain_gradients
 
 MIXED = ([5, 0, 67, 33, 1], [5, 7, 41, 0, 71])
-pytestmark = pytest.mark.usefixtures("poisoned")
 
 
 def normal(*shape, seed, dtype=torch.float32):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from attnbook.kernels.tiles import NO_MASK, hide, in_sight, load_mask, score_tile
+from attnbook.kernels.tiles import FLOATS, NO_MASK, hide, in_sight, load_mask, score_tile
 
 FEW: tl.constexpr = tl.constexpr(16)
 """Rows of a tile in the careful walk: little, so that it costs the quick one no registers."""
@@ -96,7 +96,7 @@ def weights_of(
         let_through, added = load_mask(pointers, (queries < t_q) & (keys < t_kv), hidden, MASK_KIND)
         seen = seen & let_through
     score, tangent = score_tile(
-        product, query_at, keys, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND == 2
+        product, query_at, keys, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND == FLOATS
     )
     return tl.exp2(hide(score, seen) - lse), tangent, seen
 
