@@ -24,10 +24,10 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
     if widest <= 64:
         return Config(32, 64, num_warps=8, num_stages=1) if options else Config(64, 128, num_warps=8, num_stages=2)
     if widest <= 128:
+        if target.capability < HOPPER:  # of the compilers, Triton 3.6's needs the most registers
+            return Config(32, 32, num_warps=8, num_stages=1) if options else Config(16, 64, num_warps=8, num_stages=2)
         if options:
             return Config(16, 64, num_warps=8, num_stages=1)
-        if target.capability < HOPPER:
-            return Config(32, 64, num_warps=8, num_stages=2)
         # Blackwell has its sums in tensor memory, and so registers left for a longer tile of queries.
         return Config(64 if target.capability >= BLACKWELL else 32, 128, num_warps=8, num_stages=2)
     # Two sums of 64 keys × 256 spill where they are in registers; 32 are too few for Hopper's own matrix instruction.
@@ -48,7 +48,7 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
         return Config(128, 32, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
     if widest <= 128:
         if not options:
-            return Config(128, 64, num_warps=8, num_stages=2)
+            return Config(128, 32 if target.capability < HOPPER else 64, num_warps=8, num_stages=2)
         return Config(128, 32, 8, 1) if target.capability >= BLACKWELL else Config(64, 16, 8, 1)
     if options:
         return Config(32, 16, num_warps=8, num_stages=1)
