@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from attnbook.api.call import FLOATS, Call
+from attnbook.api.exponents import ends_surely_finite, surely_finite
 
 FORWARD: Any = getattr(torch, "_scaled_dot_product_flash_attention_for_cpu", None)
 """The kernel as a function of torch, which costs 45 µs less than the same out of `torch.ops.aten`."""
@@ -74,7 +75,9 @@ def forward(q: Tensor, k: Tensor, v: Tensor, how: How) -> tuple[Tensor, Tensor] 
         return out, lse
     # What is not finite in v is in the last row, which sees it, or has it by 0 · NaN. What is not in k leaks nowhere
     # with is_causal; behind a mask it leaks where the score is +inf or NaN, and so does a mask: then the lse is NaN.
-    right = finite(out.select(2, -1)) and (is_causal or (finite(lse) and hides(q, k, lse, how)))
+    if not (ends_surely_finite(out) or finite(out.select(2, -1))):
+        return None
+    right = is_causal or ((surely_finite(lse) or finite(lse)) and hides(q, k, lse, how))
     return (out, lse) if right else None
 
 

@@ -12,8 +12,6 @@ Each function returns None for what needs a closer look. The conventions are tho
 from __future__ import annotations
 
 import math
-import sys
-from ctypes import string_at
 from typing import Any
 
 import torch
@@ -22,6 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnbook.api import flash
 from attnbook.api.call import FLOATS, Call
+from attnbook.api.exponents import ends_surely_finite
 from attnbook.api.flash import HALF, REGISTER, finite
 from attnbook.api.sdpa import lacks
 from attnbook.api.traced import traced, transformed
@@ -73,34 +72,10 @@ def _ordinary(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float |
         return None
     out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
     # The last query sees every key, so a NaN or inf in v is in its output, whichever rows it has leaked into.
-    if type(out) is not Tensor or not (_ends_small(out) or finite(out.select(2, -1))):
+    if type(out) is not Tensor or not (ends_surely_finite(out) or finite(out.select(2, -1))):
         return None
     # A backward pass keeps NaN and inf where they belong only where there are none.
     return None if out.requires_grad and not (finite(q) and finite(k)) else out
-
-
-NUMBER = {torch.float32: 4, torch.bfloat16: 2} if sys.byteorder == "little" else {}
-"""Bytes of a number whose last byte is the sign and the upper seven of eight bits of the exponent."""
-
-
-def _ends_small(out: Tensor) -> bool:
-    """Is it sure that in the last query's output, of every head, all numbers are below 2¹²⁷, so none is NaN or inf?
-
-    The bytes of the exponents are read where they lie, which is half the cost of the two operations that would add the
-    row up. Raises RuntimeError for a tensor without memory of its own, as those inside a transform of torch.func.
-    """
-    size = NUMBER.get(out.dtype)
-    (b, n_heads, t_q, d_v), strides = out.shape, out.stride()
-    if size is None or strides[3] != 1:
-        return False
-    row = out.data_ptr() + (t_q - 1) * strides[2] * size
-    for sequence in range(b):
-        for head in range(n_heads):
-            numbers = string_at(row + (sequence * strides[0] + head * strides[1]) * size, d_v * size)
-            exponents = numbers[size - 1 :: size]
-            if 0x7F in exponents or 0xFF in exponents:
-                return False
-    return True
 
 
 def _needs_grad(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -115,15 +90,16 @@ def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None) -> 
     if type(mask) is not Tensor or not mask.is_cpu or mask.requires_grad or mask.ndim not in (2, 4):
         return None
     scores = (*q.shape[:3], k.shape[2])
-    for size, expected in zip(mask.shape[::-1], scores[::-1], strict=False):
-        if size != expected and size != 1:
-            return None
-    how = flash.How(mask, None, None, False, None, None, scale)
-    if mask.dtype not in (torch.bool, q.dtype) or not flash.suits(q, k, v, how):
+    of_mask, boolean = mask.shape, mask.dtype is torch.bool
+    if of_mask != scores[-len(of_mask) :]:
+        for size, expected in zip(of_mask[::-1], scores[::-1], strict=False):
+            if size != expected and size != 1:
+                return None
+    if not (boolean or mask.dtype is q.dtype) or flash.FORWARD is None or 0 in scores or not flash_allowed():
         return None
-    if _needs_grad(q, k, v) and (mask.dtype != torch.bool or not (finite(q) and finite(k))):
+    if _needs_grad(q, k, v) and (not boolean or not (finite(q) and finite(k))):
         return None
-    found = flash.forward(q, k, v, how)
+    found = flash.forward(q, k, v, flash.How(mask, None, None, False, None, None, scale))
     return None if found is None else found[0]
 
 

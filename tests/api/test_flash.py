@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnbook import attention, explain
-from attnbook.api import flash, shortcut
+from attnbook.api import flash
 from attnbook.errors import BackendUnavailable
 from tests.tolerance import assert_right, exact, plain, worst
 
@@ -272,30 +272,3 @@ def test_explain_without_values():
     assert "the operator attnbook::attention chooses when it runs" in said.why
     assert said.rejected["tiled"] == said.rejected["sdpa"] == "not by itself: the operator may take it"
     assert explain(*(x.to("meta") for x in inputs()), window=3, is_causal=True).impl == "tiled"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_bytes_of_the_last_row_tell_what_may_not_be_finite(dtype):
-    """Any sequence, head, component and layout; what is below 2¹²⁷ is sure, and no other row matters."""
-    plain = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)).to(dtype)
-    for out in (plain, plain.transpose(1, 2).contiguous().transpose(1, 2), plain.repeat(1, 1, 2, 1)[:, :, ::2]):
-        assert shortcut._ends_small(out)
-        for value in (torch.nan, torch.inf, -torch.inf, 2.0**127, -(2.0**127)):
-            for place in ((0, 0, -1, 0), (1, 2, -1, 6), (0, 1, -1, 3)):
-                spoilt = out.clone()
-                spoilt[place] = value
-                assert not shortcut._ends_small(spoilt)
-        above, largest = out.clone(), out.clone()
-        above[:, :, :-1] = torch.nan
-        largest[1, 2, -1, 6] = 2.0**126
-        assert shortcut._ends_small(above)
-        assert shortcut._ends_small(largest)
-
-
-def test_a_row_that_bytes_cannot_tell_is_looked_at_by_torch():
-    """float16 and components that lie apart; and a tensor without memory of its own is an error."""
-    out = torch.zeros(1, 2, 3, 4)
-    assert not shortcut._ends_small(out.half())
-    assert not shortcut._ends_small(out.transpose(2, 3))
-    with pytest.raises(RuntimeError):
-        torch.func.grad(lambda x: x.sum() * shortcut._ends_small(x))(out)
