@@ -32,7 +32,7 @@ ARROWS: dict[str, set[str]] = {
     "probes": {"errors"},
     "experiments": BASE | {"measure", "records", "reference", "tiled", "kernels", "api", "models", "costs", "probes"},
     "claims": {"measure"},
-    "bench": BASE | {"api", "tiled", "reference", "kernels", "costs", "records"},
+    "bench": BASE | {"api", "tiled", "reference", "kernels", "costs", "records", "models"},
     "bookkit": BASE | {"measure", "records", "claims"},
     "integrations": BASE | {"api", "tiled"},
     "parallel": BASE | {"api", "tiled"},

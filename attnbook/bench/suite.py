@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnbook.bench import attention_cases as dense
 from attnbook.bench import memory_cases as memory
+from attnbook.bench import model_cases as model
 from attnbook.bench import packed_cases as packed
 from attnbook.bench.case import Case, Target
 
@@ -30,5 +31,7 @@ SUITE = (
     ),
     Case("causal-forward", "tiles at 8192, over SDPA's flash", Target(0.6), dense.causal_forward),
     Case("memory-flat", "tiles at 2048 to 8192: most over least", Target(1.5, at_least=False), memory.memory_flat),
+    Case("smollm2-generation", "64 greedy tokens, over transformers", Target(1.4), model.generation),
+    Case("smollm2-loading", "reading the file, over transformers", Target(2.5), model.loading, planned=90.0),
     Case("moe", "2 of 16 experts, over all experts", Target(2.0), packed.experts),
 )
