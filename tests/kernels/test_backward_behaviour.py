@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnbook import tiled
+from attnbook.errors import DTypeError, ShapeError
 from attnbook.kernels import flash, outputs
 from tests.kernels.backward_product import everything
 from tests.kernels.device import DEVICE
@@ -232,3 +233,23 @@ def test_nothing_outside_is_read_or_written(monkeypatch, name):
     assert len(made) == (8 if name == "everything" else 5)
     assert all(untouched_around(x) for x in (*inside, *made))
     assert not any(x.isnan().any() for x in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "error", "says"),
+    [
+        ("grad_out", lambda x: x[:, :, :-1], ShapeError, "grad_out has shape (2, 4, 44, 7): expected (2, 4, 45, 7)"),
+        ("grad_lse", lambda x: x[0], ShapeError, "grad_lse has shape (4, 45): expected (2, 4, 45)"),
+        ("out", lambda x: x[..., :3], ShapeError, "out has shape (2, 4, 45, 3): expected (2, 4, 45, 7)"),
+        ("lse", lambda x: x[:1], ShapeError, "lse has shape (1, 4, 45): expected (2, 4, 45)"),
+        ("grad_out", lambda x: x.half(), DTypeError, "grad_out has dtype torch.float16 but q has torch.float32: "),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, change, error, says):
+    """Before a kernel reads beyond the end of it."""
+    q, k, v, d_out = inputs()
+    out, lse = flash.attention_forward(q, k, v)
+    given = {"grad_out": d_out, "grad_lse": lse, "q": q, "k": k, "v": v, "out": out, "lse": lse}
+    with pytest.raises(error) as caught:
+        flash.attention_backward(**(given | {name: change(given[name])}), **everything({}))
+    assert str(caught.value).startswith(says)

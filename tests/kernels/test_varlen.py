@@ -207,3 +207,14 @@ def test_lengths_that_are_none(cu_q, cu_k, says):
     with pytest.raises(ShapeError) as caught:
         flash.varlen_forward(q, k, v, *(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (cu_q, cu_k)))
     assert says in str(caught.value)
+
+
+def test_ends_of_other_numbers_of_sequences():
+    """Also where the lengths are taken as checked: the kernel reads as many ends of keys as of queries."""
+    q, k, v, *_ = packed(([12], [12]))
+    ends = torch.tensor([0, 5, 12], dtype=torch.int32, device=DEVICE)
+    with pytest.raises(ShapeError) as caught:
+        flash.varlen_forward(q, k, v, ends, ends[:2], longest=(12, 12))
+    assert str(caught.value) == (
+        "cu_seqlens_q and cu_seqlens_k have shapes (3,) and (2,): expected one axis, of equal length"
+    )

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbook.errors import DTypeError, ShapeError
 from attnbook.kernels import outputs, targets
 from attnbook.kernels.flash.backward_configs import keys_config, mask_config, queries_config, rows_config
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
@@ -51,11 +52,12 @@ def attention_backward(
 
     `out` and `lse` are what `attention_forward` gave for the same inputs; `grad_out` and `grad_lse` have their shapes,
     with any strides, also 0. Each gradient has the shape and dtype of its input. Errors are those of
-    `attention_forward`; what it gave is not checked.
+    `attention_forward`; of what it gave and what comes in, shapes and dtypes are checked (ShapeError, DTypeError).
     """
     call = dense_call(
         q, k, v, mask, alibi_slopes, sinks, is_causal=is_causal, window=window, softcap=softcap, scale=scale
     )
+    _check_given(q, (*q.shape[:3], v.shape[3]), q.shape[:3], grad_out, grad_lse, out, lse)
     backward = Backward(call, grad_out, grad_lse, out, lse, needs_alibi=needs_alibi, needs_sinks=needs_sinks)
     d_q, d_k, d_v = (outputs.empty(x.shape, x) for x in (q, k, v))
     return d_q, d_k, d_v, *_run(backward, (d_q, d_k, d_v), mask if needs_mask else None, alibi_slopes, sinks)
@@ -93,12 +95,31 @@ def varlen_backward(
         q, k, v, cu_q, cu_k, mask, alibi_slopes, sinks,
         is_causal=is_causal, window=window, softcap=softcap, scale=scale, longest=longest,
     )  # fmt: skip
+    _check_given(q, (*q.shape[:2], v.shape[2]), q.shape[:2], grad_out, grad_lse, out, lse)
     of_lse = None if grad_lse is None else grad_lse.mT[None]
     of_out, d_out = (x.transpose(0, 1)[None] for x in (out, grad_out))
     backward = Backward(call, d_out, of_lse, of_out, lse.mT[None], needs_alibi=needs_alibi, needs_sinks=needs_sinks)
     d_q, d_k, d_v = (x.new_zeros(x.shape) for x in (q, k, v))
     by_head = (d_q.transpose(0, 1)[None], d_k.transpose(0, 1)[None], d_v.transpose(0, 1)[None])
     return d_q, d_k, d_v, *_run(backward, by_head, mask if needs_mask else None, alibi_slopes, sinks)
+
+
+def _check_given(
+    q: Tensor,
+    of_out: tuple[int, ...],
+    of_lse: tuple[int, ...],
+    grad_out: Tensor,
+    grad_lse: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+) -> None:
+    """Raises ShapeError or DTypeError for what would make a kernel read beyond the end of something."""
+    given = {"grad_out": (grad_out, of_out), "out": (out, of_out), "lse": (lse, of_lse), "grad_lse": (grad_lse, of_lse)}
+    for name, (x, shape) in given.items():
+        if x is not None and tuple(x.shape) != tuple(shape):
+            raise ShapeError(f"{name} has shape {tuple(x.shape)}: expected {tuple(shape)}")
+        if x is not None and len(shape) == len(of_out) and x.dtype != q.dtype:
+            raise DTypeError(f"{name} has dtype {x.dtype} but q has {q.dtype}: they must be equal")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook.errors import BackendUnavailable, DTypeError
+from attnbook.errors import BackendUnavailable, DTypeError, ShapeError
 from attnbook.kernels.available import require, too_wide
 from attnbook.kernels.targets import Target, target_of
 from attnbook.shapes import (
@@ -225,6 +225,9 @@ def packed_call(
 def _packing(cu_q: Tensor, cu_k: Tensor, longest: tuple[int, int] | None, q: Tensor, k: Tensor) -> Packing:
     first_q, first_k = (x.to(device=q.device, dtype=torch.int32).contiguous() for x in (cu_q, cu_k))
     if longest is not None:
+        if first_q.ndim != 1 or first_q.shape != first_k.shape or not len(first_q):
+            shapes = f"{tuple(cu_q.shape)} and {tuple(cu_k.shape)}"
+            raise ShapeError(f"cu_seqlens_q and cu_seqlens_k have shapes {shapes}: expected one axis, of equal length")
         return Packing(first_q, first_k, *longest, covers=False)
     ends_q, ends_k = whole_numbers("cu_seqlens_q", cu_q), whole_numbers("cu_seqlens_k", cu_k)
     check_cu_seqlens(ends_q, ends_k, check_varlen(q, k, k))
