@@ -45,3 +45,24 @@ def test_the_list(small, capsys):
     """The names that `--only` looks in."""
     assert command.main(["--list", "--only", "first"]) == 0
     assert capsys.readouterr().out.splitlines() == ["first: 2", "first: 3", "first: 5"]
+
+
+def test_some_cases_by_number(small, capsys):
+    """Each second one: of six, three."""
+    command.main(["--list", "--every", "2"])
+    assert capsys.readouterr().out.splitlines() == ["first: 2", "first: 5", "second: hidden"]
+
+
+def test_each_seventh_case_meets_every_value_of_every_axis():
+    """What the whole check runs of the product."""
+
+    def values(names):
+        found = {}
+        for name in names:
+            for axis, value in enumerate(name.split(" | ")):
+                found.setdefault((name.partition(":")[0], axis), set()).add(value)
+        return found
+
+    names = [name for *_, name in command.every_case()]
+    assert len(names) > 10_000
+    assert values(names[::7]) == values(names)

@@ -27,12 +27,16 @@ def main(arguments: list[str] | None = None) -> int:
     """0 where every case is right, 1 where one is not or there is none."""
     parser = argparse.ArgumentParser(prog="python -m tests.kernels", description=__doc__)
     parser.add_argument("--only", default="", help="only cases whose name has this in it, as 'forward: window'")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="only each N-th case of those; a prime varies all"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--gpu", action="store_true", help="compiled, on the GPU: one process")
     parser.add_argument("--list", action="store_true", help="say which cases there are, and run none")
     chosen = parser.parse_args(arguments)
     prepare(gpu=chosen.gpu)
     named = [(operation, i, name) for operation, i, name in every_case() if chosen.only in name]
+    named = named[:: chosen.every]
     if chosen.list:
         print(*(name for *_, name in named), sep="\n")
         return 0 if named else 1
