@@ -1,10 +1,13 @@
 """`python -m tests.kernels` checks every case of every operation, and says which are wrong."""
 
+import re
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
-from tests.kernels import __main__ as command
+from tests.kernels import run as command
 
 
 @pytest.fixture
@@ -66,3 +69,14 @@ def test_each_seventh_case_meets_every_value_of_every_axis():
     names = [name for *_, name in command.every_case()]
     assert len(names) > 10_000
     assert values(names[::7]) == values(names)
+
+
+def test_processes_of_their_own_run_the_cases():
+    """Two cases in two processes, as the whole check runs them."""
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.kernels", "--only", "forward: bare | float32 | one", "--jobs", "2"],
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert re.fullmatch(r"(\d+) of \1 right in \d+ s", made.stdout.strip())
+    assert not made.stdout.startswith("0 ")
