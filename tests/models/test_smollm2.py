@@ -54,7 +54,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers():
             expected = theirs(read).logits
         apart = (ours(read) - expected).abs().max()
         assert float(expected.abs().max()) > 10
-        assert float(apart) < 1e-3
+        assert float(apart) < 3e-4
     prompt = ours.tokenizer.encode("<|im_start|>user\nName three rivers.<|im_end|>\n<|im_start|>assistant\n")
     with torch.no_grad():
         expected = theirs.generate(
