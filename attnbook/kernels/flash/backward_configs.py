@@ -20,7 +20,7 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
     if target.interpreted:
         return Config(32, 64, num_warps=4, num_stages=1)
     if element_bytes == 4:
-        return Config(16, 16 if options else 32, num_warps=8, num_stages=1)
+        return Config(16, 16, num_warps=8, num_stages=1)
     if widest <= 64:
         return Config(32, 64, num_warps=8, num_stages=1) if options else Config(64, 128, num_warps=8, num_stages=2)
     if widest <= 128:
