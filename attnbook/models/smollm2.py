@@ -32,7 +32,7 @@ from attnbook.errors import ShapeError
 from attnbook.models.gguf_file import GGUFFile
 from attnbook.models.tokenizer import Tokenizer
 from attnbook.models.transformer import check_tokens
-from attnbook.models.weights import Config, Layer, read_layer
+from attnbook.models.weights import Config, Layer, in_large_pages, read_layer
 from attnbook.reference.heads import merge_heads, next_positions, split_heads
 from attnbook.reference.norms import rms_norm
 from attnbook.reference.rope import rope
@@ -80,7 +80,7 @@ class SmolLM2:
         norm = read("output_norm.weight")
         # Input first for the head's product; a model that has one table for both looks its embeddings up in this one.
         tied = "output.weight" not in names
-        head = (table if tied else read("output.weight")).mT.contiguous()
+        head = in_large_pages((table if tied else read("output.weight")).mT)
         if names:
             raise ValueError(f"{file.path} has tensors that a plain Llama does not: {', '.join(sorted(names)[:3])}")
         embedding = head.mT if tied else table

@@ -1,11 +1,14 @@
 """The weights of one layer of a model of Llama's kind, and the sizes of all, as a GGUF file has them.
 
 What stands out: projections that meet the same input are one matrix, and lie input first (`Layer`): the product of a
-single row, which a generated token is, reads them so at nearly twice the speed.
+single row, which a generated token is, reads them so at nearly twice the speed. And they lie in large pages where the
+system has those, which saves another tenth: prefetching ends at the end of a page.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +107,16 @@ class Layer:
         return self.gate_up[:, self.gate_up.shape[1] // 2 :].mT
 
 
+def in_large_pages(x: Tensor) -> Tensor:
+    """A contiguous copy of x, in pages of 2 MiB where the system can be asked for them (Linux)."""
+    if not hasattr(mmap, "MADV_HUGEPAGE") or not x.numel():
+        return x.clone(memory_format=torch.contiguous_format)
+    room = mmap.mmap(-1, x.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        room.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(room, dtype=x.dtype).view(x.shape).copy_(x)
+
+
 def read_layer(i: int, config: Config, read: Callable[[str], Tensor]) -> Layer:
     """Layer i by a function that gives the tensor of a name."""
 
@@ -113,10 +126,10 @@ def read_layer(i: int, config: Config, read: Callable[[str], Tensor]) -> Layer:
     n = config.n_heads * config.head_dim
     return Layer(
         attention_norm=part("attn_norm"),
-        qkv=torch.cat([part("attn_q"), part("attn_k"), part("attn_v")]).mT.contiguous(),
-        out=part("attn_output").mT.contiguous(),
+        qkv=in_large_pages(torch.cat([part("attn_q"), part("attn_k"), part("attn_v")]).mT),
+        out=in_large_pages(part("attn_output").mT),
         mlp_norm=part("ffn_norm"),
-        gate_up=torch.cat([part("ffn_gate"), part("ffn_up")]).mT.contiguous(),
-        down_proj=part("ffn_down"),
+        gate_up=in_large_pages(torch.cat([part("ffn_gate"), part("ffn_up")]).mT),
+        down_proj=in_large_pages(part("ffn_down")),
         ends=(n, n + config.n_kv_heads * config.head_dim),
     )

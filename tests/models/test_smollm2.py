@@ -1,5 +1,7 @@
 """The opened model: the same logits as transformers on the same file, and everything inside it can be watched."""
 
+import mmap
+
 import gguf
 import pytest
 import torch
@@ -9,6 +11,7 @@ from attnbook.errors import DTypeError, ShapeError
 from attnbook.models.generate import generate
 from attnbook.models.gguf_file import GGUFFile
 from attnbook.models.smollm2 import WATCHED, SmolLM2
+from attnbook.models.weights import in_large_pages
 from attnbook.reference import attention as plain_attention
 from attnbook.reference import permute_rope_rows, rms_norm, rope
 from attnbook.reference.heads import merge_heads, split_heads
@@ -235,3 +238,17 @@ def test_wrong_calls_are_refused(small, tokens):
         small(tokens, cache=small.new_cache()[:2])
     assert small.config.end == END
     assert small.config.d_ff == D_FF
+
+
+def test_copies_in_large_pages_are_copies(monkeypatch):
+    """Of any layout and dtype, contiguous and writable; and where the system knows no such pages."""
+    x = torch.randn(7, 5).mT
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        copy = in_large_pages(x.to(dtype))
+        assert copy.is_contiguous()
+        torch.testing.assert_close(copy, x.to(dtype), rtol=0, atol=0)
+        copy[0, 0] = 3
+    assert in_large_pages(torch.empty(0, 3)).shape == (0, 3)
+    monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    assert in_large_pages(x).is_contiguous()
+    torch.testing.assert_close(in_large_pages(x), x, rtol=0, atol=0)
