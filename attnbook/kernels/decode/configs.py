@@ -54,8 +54,9 @@ def split_config(
     num_stages = 3 if 2 * 3 * both <= target.shared_bytes_per_sm else 2
     if paged:
         num_stages = 2 * num_stages - 1  # the numbers of the pages are on their way first, as long as the pages then
-    # float32 is not multiplied by matrix instructions, but from registers.
-    num_warps = 8 if element_bytes == 4 or (tile_rows == 32 and widest == 256) else 4
+    # float32 is not multiplied by matrix instructions, but from registers. Wide rows and the numbers of pages take more
+    # registers than four warps have (Triton 3.7).
+    num_warps = 8 if element_bytes == 4 or widest == 256 or (paged and widest <= 64) else 4
     return Config(split, tile_rows, tile_k, num_warps, num_stages)
 
 

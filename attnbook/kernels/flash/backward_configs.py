@@ -34,7 +34,7 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
     if target.capability < BLACKWELL:
         of_keys = 32 if options or target.capability >= HOPPER else 16
         return Config(16 if options else 32, of_keys, num_warps=8, num_stages=1)
-    return Config(16 if options else 32, 64, num_warps=8, num_stages=1 if options else 2)
+    return Config(16, 32, num_warps=8, num_stages=1) if options else Config(32, 64, num_warps=8, num_stages=2)
 
 
 def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
@@ -48,6 +48,8 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
         return Config(128, 32, num_warps=8, num_stages=1) if options else Config(128, 64, num_warps=8, num_stages=2)
     if widest <= 128:
         if not options:
+            if target.capability >= BLACKWELL:
+                return Config(64, 64, num_warps=8, num_stages=2)
             return Config(128, 32 if target.capability < HOPPER else 64, num_warps=8, num_stages=2)
         return Config(128, 32, 8, 1) if target.capability >= BLACKWELL else Config(64, 16, 8, 1)
     if options:

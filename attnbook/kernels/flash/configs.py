@@ -35,7 +35,7 @@ def padded(size: int) -> int:
 
 
 def forward_config(
-    head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, describable: bool
+    head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, is_causal: bool, describable: bool
 ) -> Config:
     """How the forward kernel is cut.
 
@@ -53,16 +53,22 @@ def forward_config(
             return Config(64, 32, num_warps=8, num_stages=2)
         return Config(128, 64, num_warps=8, num_stages=2)
     if not bare:
-        return Config(64, 32, num_warps=8, num_stages=2, descriptors=describable)
+        tile_q = 32 if generation == 9 and widest > 128 else 64
+        return Config(tile_q, 32, num_warps=8, num_stages=2, descriptors=describable)
     if widest > 128:
-        return Config(128 if generation == 9 else 64, 64, num_warps=8, num_stages=2, descriptors=describable)
+        tile_q, tile_k = (128, 32) if generation == 9 else (64, 64)
+        return Config(tile_q, tile_k, num_warps=8, num_stages=2, descriptors=describable)
     if generation == 9:
         return Config(128, 128 if describable else 64, num_warps=8, num_stages=2, descriptors=describable)
-    return Config(128, 64, num_warps=8, num_stages=2, descriptors=describable, warp_specialize=describable)
+    # A causal call walks its keys in two loops over one sum; warps that specialise in both spill (Triton 3.7).
+    specialize = describable and not is_causal
+    return Config(128, 64, num_warps=8, num_stages=2, descriptors=describable, warp_specialize=specialize)
 
 
 def again_config(head_dim: int, d_v: int, element_bytes: int) -> Config:
     """How it is cut where it runs a second time, for tiles that hold a NaN: few rows, so few are done again."""
-    if max(padded(head_dim), padded(d_v)) > 128 or element_bytes == 4:
+    if element_bytes == 4:
         return Config(16, 16, num_warps=8, num_stages=1)
+    if max(padded(head_dim), padded(d_v)) > 128:
+        return Config(16, 16, num_warps=16, num_stages=1)
     return Config(32, 32, num_warps=4, num_stages=1)

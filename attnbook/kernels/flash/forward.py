@@ -109,7 +109,13 @@ def prepare(
         again_config(sizes.head_dim, sizes.d_v, element_bytes)
         if again
         else forward_config(
-            sizes.head_dim, sizes.d_v, element_bytes, call.target, bare=call.bare, describable=describable
+            sizes.head_dim,
+            sizes.d_v,
+            element_bytes,
+            call.target,
+            bare=call.bare,
+            is_causal=call.is_causal,
+            describable=describable,
         )
     )
     head_tile, value_tile = padded(sizes.head_dim), padded(sizes.d_v)
