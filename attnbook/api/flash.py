@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attnbook.api.call import FLOATS, Call
 from attnbook.api.exponents import ends_surely_finite, surely_finite
+from attnbook.api.float_mask import added, borrowed, give_back
 
 FORWARD: Any = getattr(torch, "_scaled_dot_product_flash_attention_for_cpu", None)
 """The kernel as a function of torch, which costs 45 µs less than the same out of `torch.ops.aten`."""
@@ -69,9 +70,13 @@ def forward(q: Tensor, k: Tensor, v: Tensor, how: How) -> tuple[Tensor, Tensor] 
 
     The lse of a row of which every key is hidden is 0 here, as torch has it: `nothing_seen` finds these rows.
     """
-    is_causal = how.is_causal and q.shape[2] > 1
-    out, lse = FORWARD(*rows(q, k, v), 0.0, is_causal, attn_mask=added(how.mask, q), scale=how.scale)
-    if not is_causal and how.mask is None:
+    is_causal, mask, place = how.is_causal and q.shape[2] > 1, how.mask, None
+    if mask is not None and mask.dtype is torch.bool and not recorded(q, k, v):
+        place = borrowed(mask, q.dtype)
+    out, lse = FORWARD(*rows(q, k, v), 0.0, is_causal, attn_mask=added(mask, q.dtype, place), scale=how.scale)
+    if place is not None:
+        give_back(place)
+    if not is_causal and mask is None:
         return out, lse
     # What is not finite in v is in the last row, which sees it, or has it by 0 · NaN. What is not in k leaks nowhere
     # with is_causal; behind a mask it leaks where the score is +inf or NaN, and so does a mask: then the lse is NaN.
@@ -95,7 +100,7 @@ def backward(
     if how.mask is not None and how.mask.dtype != torch.bool and not how.mask.amax() < torch.inf:
         return None
     d_q, d_k, d_v = BACKWARD(
-        *rows(grad_out), *rows(q, k, v), out, lse, 0.0, is_causal, attn_mask=added(how.mask, q), scale=how.scale
+        *rows(grad_out), *rows(q, k, v), out, lse, 0.0, is_causal, attn_mask=added(how.mask, q.dtype), scale=how.scale
     )
     return d_q, d_k, d_v
 
@@ -105,29 +110,9 @@ def rows(*tensors: Tensor) -> list[Tensor]:
     return [x if x.stride(-1) == 1 else x.contiguous() for x in tensors]
 
 
-def added(mask: Tensor | None, q: Tensor) -> Tensor | None:
-    """A mask as the kernel reads it: floats of q's dtype, with 2 or 4 axes. It asks, and misreads some others."""
-    if mask is None:
-        return None
-    while mask.ndim < 2 or mask.ndim == 3:
-        mask = mask[None]
-    if mask.dtype == torch.bool:
-        return hidden_by(mask, q.dtype)
-    return mask if mask.dtype == q.dtype else mask.to(torch.float32 if q.dtype in HALF else q.dtype)
-
-
-def hidden_by(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a boolean mask is True, −inf elsewhere, in half the time of `torch.where`: from the bits of −inf.
-
-    They are ones for the sign and the exponent, which is the whole number −one; 0 is 0: mask · one − one.
-    """
-    whole, one = {
-        torch.float64: (torch.int64, 1 << 52),
-        torch.float32: (torch.int32, 1 << 23),
-        torch.float16: (torch.int16, 1 << 10),
-        torch.bfloat16: (torch.int16, 1 << 7),
-    }[dtype]
-    return torch.rsub(mask.view(torch.uint8).to(whole), -one, alpha=-one).view(dtype)
+def recorded(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Does autograd record what is done with these?"""
+    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
 
 
 def hides(q: Tensor, k: Tensor, lse: Tensor, how: How) -> bool:

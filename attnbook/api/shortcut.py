@@ -78,10 +78,6 @@ def _ordinary(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float |
     return None if out.requires_grad and not (finite(q) and finite(k)) else out
 
 
-def _needs_grad(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-
-
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None) -> Tensor | None:
     """The same with a mask, by the kernel itself, which returns its lse too: `flash.forward` knows what it tells.
 
@@ -97,7 +93,7 @@ def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None) -> 
                 return None
     if not (boolean or mask.dtype is q.dtype) or flash.FORWARD is None or 0 in scores or not flash_allowed():
         return None
-    if _needs_grad(q, k, v) and (not boolean or not (finite(q) and finite(k))):
+    if flash.recorded(q, k, v) and (not boolean or not (finite(q) and finite(k))):
         return None
     found = flash.forward(q, k, v, flash.How(mask, None, None, False, None, None, scale))
     return None if found is None else found[0]
