@@ -115,6 +115,20 @@ def mutate(session: nox.Session) -> None:
 
 
 @nox.session
+def seeds(session: nox.Session) -> None:
+    """Run the book's random experiments at 20 other seeds: what it says of them must be right there, too."""
+    prepare(session, "tests", model=True)
+    session.run("python", "-m", "tests.seeds", *session.posargs)
+
+
+@nox.session
+def sweeps(session: nox.Session) -> None:
+    """Run the experiments that are too long for a build, and write their records, which the chapters may quote."""
+    prepare(session, "book", model=True)
+    session.run("python", "-m", "attnbook.experiments.sweeps", *session.posargs)
+
+
+@nox.session
 def bench_build(session: nox.Session) -> None:
     """Time the build against stock MyST-NB on the same chapters, in one run."""
     prepare(session, "book", model=True)

@@ -85,7 +85,7 @@ def test_installing_anew_forgets_what_mypy_knew(noxfile, tmp_path, monkeypatch):
 
 def test_the_model_comes_without_what_it_depends_on(noxfile, tmp_path):
     """Where chapters or tests are run and speed is measured; linting does without."""
-    for name in ("build", "serve", "tests", "mutate", "bench_build", "bench_cpu"):
+    for name in ("build", "serve", "tests", "mutate", "seeds", "sweeps", "bench_build", "bench_cpu"):
         session = Session(tmp_path / name)
         Path(session.virtualenv.location).mkdir()
         getattr(noxfile, name)(session)
