@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -39,6 +38,9 @@ from attnbook.reference.rope import rope
 
 Watch: TypeAlias = Callable[[int, str, Tensor], None]
 """Called with the layer, the name of what was calculated, and its tensor."""
+
+HeadsOff: TypeAlias = Collection[tuple[int, int]] | Tensor
+"""Heads that are switched off: pairs (layer, head), or True in a boolean tensor (b, n_layers, n_heads)."""
 
 WATCHED = ("q", "k", "v", "heads", "attention", "mlp", "x")
 """What `watch` is shown, in this order: q (b, n_heads, t, head_dim) and k (b, n_kv_heads, …) after RoPE, v, each head's
@@ -100,18 +102,19 @@ class SmolLM2:
         tokens: Tensor,
         *,
         cache: Sequence[KVCache] | None = None,
-        heads_off: Collection[tuple[int, int]] | None = None,
+        heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
         """Read tokens (b, t) -> logits (b, t, vocab).
 
         - `cache`: one KV cache a layer (`new_cache`), to which this call's keys and values are appended.
-        - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`.
+        - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`; or True in a boolean tensor
+          (b, n_layers, n_heads), for each sequence its own.
         - `watch`: called with the layer, a name of `WATCHED` and the tensor, for all of them. It looks; it must not
           write.
 
         Raises ShapeError for other axes, DTypeError for tokens that are not whole numbers, ValueError for a token
-        outside the vocabulary, a head that does not exist, or another number of caches.
+        outside the vocabulary, a head or a layer that does not exist, or another number of caches.
         """
         return self.hidden(tokens, cache=cache, heads_off=heads_off, watch=watch) @ self.head
 
@@ -120,27 +123,43 @@ class SmolLM2:
         tokens: Tensor,
         *,
         cache: Sequence[KVCache] | None = None,
-        heads_off: Collection[tuple[int, int]] | None = None,
+        heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
         """What the head reads: `forward` without its last product, -> (b, t, d_model), normed."""
         check_tokens(tokens, self.config.vocab)
         if cache is not None and len(cache) != len(self.layers):
             raise ValueError(f"{len(cache)} caches for {len(self.layers)} layers: expected one a layer")
-        off = _by_layer(heads_off or (), self.config)
+        return self.from_layer(0, self.embedding[tokens], cache=cache, heads_off=heads_off, watch=watch)
+
+    def from_layer(
+        self,
+        first: int,
+        x: Tensor,
+        *,
+        cache: Sequence[KVCache] | None = None,
+        heads_off: HeadsOff | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """`hidden` from the input x (b, t, d_model) of layer `first` on: what the layers below did is known already.
+
+        One x serves many sequences that differ above it, as those in which each head of one layer is off.
+        """
+        if not 0 <= first < len(self.layers):
+            raise ValueError(f"first is {first}: expected a layer below {len(self.layers)}")
+        off = _off(heads_off, self.config)
         see: Watch = watch if watch is not None else (lambda layer, name, x: None)
-        positions = next_positions(cache[0], tokens.shape[1]) if cache else None
-        x = self.embedding[tokens]
-        for i, layer in enumerate(self.layers):
+        positions = next_positions(cache[0], x.shape[1]) if cache else None
+        for i, layer in enumerate(self.layers[first:], first):
             past = None if cache is None else cache[i]
-            x = x + self._attention(i, layer, x, positions, past, off.get(i), see)
+            x = x + self._attention(i, layer, x, positions, past, None if off is None else off[:, i], see)
             x = x + self._mlp(i, layer, x, see)
             see(i, "x", x)
         normed: Tensor = rms_norm(x, self.norm, eps=self.config.eps)
         return normed
 
     def _attention(
-        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, cache: KVCache | None, off: list[int] | None,
+        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, cache: KVCache | None, off: Tensor | None,
         see: Watch,
     ) -> Tensor:  # fmt: skip
         c = self.config
@@ -154,8 +173,8 @@ class SmolLM2:
             out = attend(q, cache)  # (b, n_heads, t, head_dim)
         else:
             out = attention(q, k, v, is_causal=True)
-        if off:
-            out = out.index_fill(1, torch.tensor(off, device=out.device), 0)
+        if off is not None and off.any():
+            out = out.masked_fill(off[..., None, None].to(out.device), 0)
         see(i, "heads", out)
         added: Tensor = merge_heads(out) @ layer.out
         see(i, "attention", added)
@@ -201,14 +220,21 @@ class SmolLM2:
         )
 
 
-def _by_layer(heads: Collection[tuple[int, int]], config: Config) -> dict[int, list[int]]:
-    """The heads to switch off, by layer."""
-    found = defaultdict(list)
-    for layer, head in heads:
-        if not (0 <= layer < config.n_layers and 0 <= head < config.n_heads):
-            raise ValueError(
-                f"heads_off has ({layer}, {head}): expected a layer below {config.n_layers} and a head below "
-                f"{config.n_heads}"
+def _off(heads: HeadsOff | None, config: Config) -> Tensor | None:
+    """True where a head is off, (1 or b, n_layers, n_heads); None where all are on."""
+    sizes = config.n_layers, config.n_heads
+    if heads is None or isinstance(heads, Tensor):
+        if heads is not None and (heads.dtype != torch.bool or heads.shape[1:] != sizes):
+            raise ShapeError(
+                f"heads_off is {heads.dtype} {tuple(heads.shape)}: expected bool (b, n_layers, n_heads) = "
+                f"(b, {sizes[0]}, {sizes[1]})"
             )
-        found[layer].append(head)
-    return found
+        return heads
+    off = torch.zeros(1, *sizes, dtype=torch.bool)
+    for layer, head in heads:
+        if not (0 <= layer < sizes[0] and 0 <= head < sizes[1]):
+            raise ValueError(
+                f"heads_off has ({layer}, {head}): expected a layer below {sizes[0]} and a head below {sizes[1]}"
+            )
+        off[0, layer, head] = True
+    return off

@@ -174,6 +174,19 @@ def test_a_head_that_is_off_adds_nothing(small, tokens):
     torch.testing.assert_close(small(tokens, heads_off=set()), whole, rtol=0, atol=0)
 
 
+def test_each_sequence_can_have_heads_of_its_own_off(small, tokens):
+    """Three variants of one sequence in a batch, from the layer where they part, are the three one by one."""
+    seen = {}
+    small(tokens[:1], watch=lambda layer, name, x: seen.setdefault((layer, name), x))
+    off = torch.zeros(3, LAYERS, HEADS, dtype=torch.bool)
+    off[1, 1, 2] = off[2, 1, 3] = off[2, 2, 0] = True
+    together = small.from_layer(1, seen[0, "x"].expand(3, -1, -1), heads_off=off)
+    for variant, pairs in enumerate(([], [(1, 2)], [(1, 3), (2, 0)])):
+        alone = small.hidden(tokens[:1], heads_off=pairs)
+        torch.testing.assert_close(together[variant : variant + 1], alone, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(together[1], together[2], atol=1e-2)
+
+
 def test_attention_weights_are_what_the_heads_average_by(small, tokens):
     """Rows sum to 1, no future, and weights times v are the heads' output; (t,) is (1, t)."""
     seen = {}
@@ -234,6 +247,10 @@ def test_wrong_calls_are_refused(small, tokens):
         small(tokens, heads_off={(0, HEADS)})
     with pytest.raises(ValueError, match=r"heads_off has \(-1, 0\)"):
         small(tokens, heads_off={(-1, 0)})
+    with pytest.raises(ShapeError, match=r"heads_off is torch\.bool \(2, 3, 5\): expected bool .* = \(b, 3, 4\)"):
+        small(tokens, heads_off=torch.zeros(2, LAYERS, HEADS + 1, dtype=torch.bool))
+    with pytest.raises(ValueError, match="first is 3: expected a layer below 3"):
+        small.from_layer(LAYERS, small.embedding[tokens])
     with pytest.raises(ValueError, match="2 caches for 3 layers"):
         small(tokens, cache=small.new_cache()[:2])
     assert small.config.end == END
