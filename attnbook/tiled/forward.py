@@ -17,7 +17,7 @@ from attnbook.tiled.decode import decode_forward, takes_decode
 from attnbook.tiled.lanes import Stack, stacks
 from attnbook.tiled.parts import Parts
 from attnbook.tiled.plan import Band, QueryTile, band, plan
-from attnbook.tiled.prepare import SCORES, Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
+from attnbook.tiled.prepare import Scratch, check, four_axes, of_every_head, tile_sizes, working_dtype
 from attnbook.tiled.products import all_finite
 from attnbook.tiled.scores import Scores
 
@@ -100,11 +100,21 @@ class _Views:
         of_queries, of_keys = stack.of_queries, stack.of_keys
         return _Views(of_queries(q), of_keys(k), of_keys(v), sink, of_queries(out), of_queries(lse))
 
+    def place(self, some: slice) -> Tensor | None:
+        """Where out has these queries as the rows of one product (lanes, rows, d_v), if they lie side by side there."""
+        rows = self.out[:, 0, some]
+        suits = self.out.shape[1] == 1 and self.out.dtype == self.lse.dtype and rows.is_contiguous()
+        return rows if suits else None
+
+
+SCORES_IN_BAND = 1 << 21
+"""How many scores of a band are calculated at once, about: products of many small tiles gain from twice `SCORES`."""
+
 
 def _unfold(one: _Views, alike: Band, ahead: int) -> Iterator[_Views]:
     """The tiles of a band as lanes, from the views of a single lane: keys overlap, and nothing is copied."""
     rows, columns = alike.rows, alike.columns
-    most = max(SCORES // (one.q.shape[1] * rows * columns), 1) * rows
+    most = max(SCORES_IN_BAND // (one.q.shape[1] * rows * columns), 1) * rows
     for start in range(alike.start, alike.stop, most):
         stop = min(start + most, alike.stop)
         stretch = slice(start + ahead + rows - columns, stop + ahead)
@@ -124,7 +134,8 @@ def _attend(tile: QueryTile, at: _Views, scores: Scores, scratch: Scratch, conta
     lanes, group, rows = at.lse[:, :, some].shape
     q_rows = at.q[:, :, some].flatten(1, 2).to(dtype)  # (lanes, group · rows, d)
     sink = None if at.sink is None else at.sink[..., None].expand(lanes, group, rows).reshape(lanes, group * rows, 1)
-    parts = Parts(scratch, (lanes, group * rows, at.v.shape[-1]), sink, len(tile.keys))
+    place = at.place(some) if len(tile.keys) == 1 and sink is None else None
+    parts = Parts(scratch, (lanes, group * rows, at.v.shape[-1]), sink, len(tile.keys), place)
     for keys in tile.keys:
         if scores.hides_all(tile, keys):
             continue
@@ -135,5 +146,6 @@ def _attend(tile: QueryTile, at: _Views, scores: Scores, scratch: Scratch, conta
         seen = scores.seen(tile, keys, lanes, group) if contained else None
         parts.add(score, v_rows, certain=not contained and scores.every_row_sees(tile, keys), seen=seen)
     average, lse = parts.whole()
-    at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
+    if place is None:
+        at.out[:, :, some] = torch.unflatten(average, 1, (group, rows))
     at.lse[:, :, some] = lse.view(lanes, group, rows)

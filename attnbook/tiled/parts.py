@@ -28,17 +28,25 @@ NUMBERS = 1 << 20
 class Parts:
     """The parts of some rows, kept and merged. Everything has the shape (lanes, rows, …)."""
 
-    def __init__(self, scratch: Scratch, shape: tuple[int, int, int], sink: Tensor | None, tiles: int) -> None:
+    def __init__(
+        self,
+        scratch: Scratch,
+        shape: tuple[int, int, int],
+        sink: Tensor | None,
+        tiles: int,
+        place: Tensor | None = None,
+    ) -> None:
         """Room for averages of this shape (lanes, rows, d_v), at most one for each of so many tiles of keys.
 
-        `sink` (lanes, rows, 1): a score that each row has seen before the first key.
+        `sink` (lanes, rows, 1): a score that each row has seen before the first key. `place` (lanes, rows, d_v): where
+        the average of a single tile of keys is to lie, without a sink; `whole` returns it.
         """
         lanes, rows, d_v = shape
-        most = min(max(NUMBERS // max(lanes * rows * d_v, 1), 2), tiles + 1)
+        most = min(max(NUMBERS // max(lanes * rows * d_v, 1), 2), tiles + 1) if place is None else 1
         self.scratch = scratch
         self.tops = scratch.take("tops", (most, lanes, rows, 1))
         self.totals = scratch.take("totals", (most, lanes, rows, 1))
-        self.averages = scratch.take("averages", (most, lanes, rows, d_v))
+        self.averages = scratch.take("averages", (most, lanes, rows, d_v)) if place is None else place[None]
         self.n = 0
         self.certain = True
         """Has every row seen a key in every part so far?"""

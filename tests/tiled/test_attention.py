@@ -127,7 +127,7 @@ def test_the_middle_of_a_window_that_goes_through_one_product(normal, monkeypatc
     """Many tiles that look alike at once, with every option, grouped heads, and rows before the first key."""
     from attnbook.tiled import forward
 
-    monkeypatch.setattr(forward, "SCORES", 2 * 2 * 32 * 48 * 2)  # two tiles at a time
+    monkeypatch.setattr(forward, "SCORES_IN_BAND", 2 * 2 * 32 * 48 * 2)  # two tiles at a time
     q, k, v = inputs(normal, t_q, t_kv, dtype=dtype)
     options = {key: x.to(dtype) if isinstance(x, torch.Tensor) else x for key, x in OPTIONS[name].items()}
     options |= {"is_causal": True, "window": 13}
