@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date as Date
@@ -135,6 +136,38 @@ class Record:
         """The source files that say something else now, or are gone."""
         return tuple(path for path, digest in self.sources.items() if not _still(ROOT / path, digest))
 
+    def save(self) -> None:
+        """Write the record to its path, whole or not at all.
+
+        Raises RecordError for what `load` would refuse, and then what was there stays; OSError.
+        """
+        values = {
+            key: {"value": v.value, "unit": v.unit} | ({} if v.spread is None else {"spread": v.spread})
+            for key, v in self.values.items()
+        }
+        data = {
+            "device": self.device, "versions": dict(self.versions), "date": self.date, "command": self.command,
+            "sources": dict(self.sources), "values": values, "missing": dict(self.missing),
+        }  # fmt: skip
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_suffix(".unfinished.json")
+        try:
+            beside.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            Record.load(beside)
+            beside.replace(self.path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def processor() -> str:
+    """The name of this machine's processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named and named[0] != "unknown" else platform.machine() or "unknown processor"
+
 
 def _still(path: Path, digest: str) -> bool:
     try:
@@ -202,7 +235,7 @@ def recorded(id: str, record_path: Path | str, key: str, *, quote: bool | None =
 
     Raises RecordError for a record that can't be read and for a key that it lacks.
     """
-    path = _find(Path(record_path))
+    path = find_record(record_path)
     depends_on(path)
     record = Record.load(path)
     for source in record.sources:
@@ -241,11 +274,16 @@ def depends_on(path: Path | str) -> None:
         os.close(descriptor)
 
 
-def _find(path: Path) -> Path:
-    tried = [path, Path(os.environ.get(BOOK, ROOT / "book")) / path]
+def find_record(path: Path | str) -> Path:
+    """The file of a record, named from the running folder or from the book's. Raises RecordError where neither has it.
+
+    A chapter that asked depends on it either way: once it is there, or gone, the chapter runs again.
+    """
+    tried = [Path(path), Path(os.environ.get(BOOK, ROOT / "book")) / path]
     for candidate in tried:
         if candidate.is_file():
             return candidate.resolve()
+    depends_on(tried[-1])
     raise RecordError(f"record {path} not found, neither in the running folder nor in the book's")
 
 

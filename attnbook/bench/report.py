@@ -6,10 +6,10 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from attnbook.bench.case import Case, Finding, Setting, Verdict, shown
+from attnbook.records import processor
 
 FINE, FOUND, COULD_NOT_RUN = 0, 1, 2
 
@@ -20,14 +20,8 @@ def machine(device: str) -> str:
 
     if device != "cpu":
         return torch.cuda.get_device_name(device)
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = named[0] if named and named[0] != "unknown" else platform.machine() or "unknown processor"
     threads = torch.get_num_threads()
-    return f"{processor}, {threads} thread{'s' if threads != 1 else ''}"
+    return f"{processor()}, {threads} thread{'s' if threads != 1 else ''}"
 
 
 def versions(device: str) -> dict[str, str]:
