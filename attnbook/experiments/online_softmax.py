@@ -42,7 +42,7 @@ def largest(difference: Tensor) -> float:
 
 def _measure_halves(generator: torch.Generator) -> None:
     """Attention over the first and over the last keys alone, merged, against attention over all."""
-    q, k, v = (torch.randn(1, 2, t, 5, generator=generator, dtype=torch.float64) for t in (3, 13, 13))
+    q, k, v = (torch.randn(7, 2, t, 5, generator=generator, dtype=torch.float64) for t in (3, 13, 13))
     whole, lse = attention(q, k, v, return_lse=True)
     first = attention(q, k[:, :, :6], v[:, :, :6], return_lse=True)
     second = attention(q, k[:, :, 6:], v[:, :, 6:], return_lse=True)
