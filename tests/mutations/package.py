@@ -9,6 +9,7 @@ from tests.mutations.kernels import KERNELS
 from tests.mutations.mutation import Mutation
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
+from tests.mutations.trained_scores import TRAINED_SCORES
 
 THREE = "attnbook/reference/three_lines.py"
 MASKS = "attnbook/reference/masks.py"
@@ -183,4 +184,4 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS)
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS, *TRAINED_SCORES)
