@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -35,6 +36,7 @@ from attnbook.models.weights import Config, Layer, in_large_pages, read_layer
 from attnbook.reference.heads import merge_heads, next_positions, split_heads
 from attnbook.reference.norms import rms_norm
 from attnbook.reference.rope import rope
+from attnbook.reference.rope_scaling import RopeScaling
 
 Watch: TypeAlias = Callable[[int, str, Tensor], None]
 """Called with the layer, the name of what was calculated, and its tensor."""
@@ -88,6 +90,13 @@ class SmolLM2:
         embedding = head.mT if tied else table
         return cls(config, layers, embedding=embedding, norm=norm, head=head, metadata=file.metadata)
 
+    def with_scaling(self, scaling: RopeScaling | None) -> SmolLM2:
+        """The same weights, not copied, with RoPE's turns changed for contexts longer than `config.context`."""
+        return SmolLM2(
+            replace(self.config, scaling=scaling), self.layers, embedding=self.embedding, norm=self.norm,
+            head=self.head, metadata=self.metadata,
+        )  # fmt: skip
+
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The file's own. Raises ValueError where it is not byte-level BPE, or of unknown cuts."""
@@ -101,12 +110,14 @@ class SmolLM2:
         self,
         tokens: Tensor,
         *,
+        positions: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
         """Read tokens (b, t) -> logits (b, t, vocab).
 
+        - `positions` (t,): where the tokens stand; 0 … t − 1 where not given, or on from the cache's length.
         - `cache`: one KV cache a layer (`new_cache`), to which this call's keys and values are appended.
         - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`; or True in a boolean tensor
           (b, n_layers, n_heads), for each sequence its own.
@@ -116,12 +127,13 @@ class SmolLM2:
         Raises ShapeError for other axes, DTypeError for tokens that are not whole numbers, ValueError for a token
         outside the vocabulary, a head or a layer that does not exist, or another number of caches.
         """
-        return self.hidden(tokens, cache=cache, heads_off=heads_off, watch=watch) @ self.head
+        return self.hidden(tokens, positions=positions, cache=cache, heads_off=heads_off, watch=watch) @ self.head
 
     def hidden(
         self,
         tokens: Tensor,
         *,
+        positions: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -130,13 +142,15 @@ class SmolLM2:
         check_tokens(tokens, self.config.vocab)
         if cache is not None and len(cache) != len(self.layers):
             raise ValueError(f"{len(cache)} caches for {len(self.layers)} layers: expected one a layer")
-        return self.from_layer(0, self.embedding[tokens], cache=cache, heads_off=heads_off, watch=watch)
+        x = self.embedding[tokens]
+        return self.from_layer(0, x, positions=positions, cache=cache, heads_off=heads_off, watch=watch)
 
     def from_layer(
         self,
         first: int,
         x: Tensor,
         *,
+        positions: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -149,7 +163,8 @@ class SmolLM2:
             raise ValueError(f"first is {first}: expected a layer below {len(self.layers)}")
         off = _off(heads_off, self.config)
         see: Watch = watch if watch is not None else (lambda layer, name, x: None)
-        positions = next_positions(cache[0], x.shape[1]) if cache else None
+        if positions is None and cache:
+            positions = next_positions(cache[0], x.shape[1])
         for i, layer in enumerate(self.layers[first:], first):
             past = None if cache is None else cache[i]
             x = x + self._attention(i, layer, x, positions, past, None if off is None else off[:, i], see)
@@ -165,7 +180,7 @@ class SmolLM2:
         c = self.config
         q, k, v = (rms_norm(x, layer.attention_norm, eps=c.eps) @ layer.qkv).tensor_split(layer.ends, dim=-1)
         q, k, v = split_heads(q, c.n_heads), split_heads(k, c.n_kv_heads), split_heads(v, c.n_kv_heads)
-        q, k = (rope(y, positions, theta=c.theta, layout="interleaved") for y in (q, k))
+        q, k = (rope(y, positions, theta=c.theta, layout="interleaved", scaling=c.scaling) for y in (q, k))
         for name, y in (("q", q), ("k", k), ("v", v)):
             see(i, name, y)
         if cache is not None:

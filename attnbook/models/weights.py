@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbook.reference.rope_scaling import RopeScaling
+
 
 @dataclass(frozen=True)
 class Config:
@@ -34,6 +36,8 @@ class Config:
     eps: float
     end: int | None
     """The token with which it ends an answer."""
+    scaling: RopeScaling | None = None
+    """How RoPE's turns are slowed for longer contexts; no file that can be read here asks for it."""
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any], vocab: int) -> Config:

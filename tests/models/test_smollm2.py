@@ -15,6 +15,7 @@ from attnbook.models.weights import in_large_pages
 from attnbook.reference import attention as plain_attention
 from attnbook.reference import permute_rope_rows, rms_norm, rope
 from attnbook.reference.heads import merge_heads, split_heads
+from attnbook.reference.rope_scaling import LinearScaling
 from tests.models.small_gguf import (
     D_FF,
     END,
@@ -269,3 +270,24 @@ def test_copies_in_large_pages_are_copies(monkeypatch):
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     assert in_large_pages(x).is_contiguous()
     torch.testing.assert_close(in_large_pages(x), x, rtol=0, atol=0)
+
+
+def test_only_distances_between_positions_matter_and_a_scaling_divides_them(small, tokens):
+    """Positions moved by 1000 give the same logits, spread by 4 others; a linear scaling by 4 takes the spread back."""
+    plain, at = small(tokens), torch.arange(T)
+    torch.testing.assert_close(small(tokens, positions=at + 1000), plain, rtol=1e-3, atol=1e-3)
+    spread = small(tokens, positions=4 * at)
+    assert float((spread - plain).abs().max()) > 1e-2
+    slowed = small.with_scaling(LinearScaling(4))
+    torch.testing.assert_close(slowed(tokens, positions=4 * at), plain, rtol=1e-5, atol=1e-5)
+    assert small.config.scaling is None
+    assert slowed.layers[0].qkv.data_ptr() == small.layers[0].qkv.data_ptr()
+
+
+def test_given_positions_serve_a_cache_too(small, tokens):
+    """Two calls with a gap between their positions give what one call with the same positions gives."""
+    at = torch.arange(T)
+    at[5:] += 700
+    cache = small.new_cache()
+    parts = [small(tokens[:, s], positions=at[s], cache=cache) for s in (slice(0, 5), slice(5, T))]
+    torch.testing.assert_close(torch.cat(parts, 1), small(tokens, positions=at), rtol=1e-4, atol=1e-4)
