@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_its_package_snippet_runs(capsys):
     """The lines under "Use the package" give what the section says."""
     section = README.split("## Use the package")[1].split("\n## ")[0]
-    (snippet,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    snippet, opening = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     names: dict[str, Any] = {}
     exec(snippet, names)
     assert names["out"].shape == (1, 32, 1000, 64)
@@ -28,6 +28,11 @@ def test_its_package_snippet_runs(capsys):
     assert names["new"].shape == (1, 32, 1, 64)
     assert names["cache_bytes"] == 240 * 2**30
     assert "tiled     runs" in capsys.readouterr().out
+    exec(opening, names)
+    t = len(names["tokens"])
+    assert names["weights"].shape == (30, 9, t, t)
+    assert names["logits"].shape == (1, t, 49152)
+    assert "Paris" in capsys.readouterr().out
 
 
 def test_its_sessions_are_the_noxfile_s():
