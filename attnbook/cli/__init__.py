@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "bench": "measure how fast it is here, on the CPU or on a GPU, against what a user would pick instead",
     "experiment": "list the book's experiments, or run one and print what it measures",
     "kernels": "compile every Triton kernel without a GPU and report registers, spills, shared memory, matrix products",
+    "kv": "size the KV cache of a model: does it fit beside the weights, and what would",
     "ledger": "show every number the book quotes, compare two builds, rewrite numbers that drifted",
 }
 

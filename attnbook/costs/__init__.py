@@ -7,6 +7,7 @@ and windows, and of tensors as they are stored.
 
 from __future__ import annotations
 
+from attnbook.costs.budget import Budget, Change, budget, changes
 from attnbook.costs.config import read_config
 from attnbook.costs.dtypes import bytes_of, dtype_bits
 from attnbook.costs.flops import AttentionFlops, attention_flops, count_pairs
@@ -21,6 +22,8 @@ __all__ = [
     "AttentionFlops",
     "AttentionIO",
     "AttentionMemory",
+    "Budget",
+    "Change",
     "Experts",
     "Latent",
     "LayerCache",
@@ -29,7 +32,9 @@ __all__ = [
     "attention_flops",
     "attention_io",
     "attention_memory",
+    "budget",
     "bytes_of",
+    "changes",
     "count_pairs",
     "count_parameters",
     "dtype_bits",
