@@ -1,10 +1,12 @@
 """Small tasks that a small model learns in seconds, each a seeded source of batches: tokens (b, t) and targets (b, t).
 
-A target is the token that follows, where a perfect reader of what came before could know it; elsewhere it is `IGNORE`,
-so that a perfect model's loss is 0 and chance is the logarithm of the number of symbols.
+A target stands where a perfect reader of what came before could know it, and is the token that follows (in `two_places`
+a number made of two tokens); elsewhere it is `IGNORE`, so that a perfect model's loss is 0.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -40,6 +42,34 @@ def repeated(generator: torch.Generator, b: int, t: int, *, symbols: int, period
     whole = once.gather(1, place % period)
     tokens, targets = _following(whole, from_place=0)
     return tokens, targets.masked_fill(place[:t] < period, IGNORE)
+
+
+def two_places(
+    generator: torch.Generator,
+    b: int,
+    t: int,
+    *,
+    symbols: int,
+    back: tuple[int, int] = (1, 3),
+    answer: Literal["difference", "sum"] = "difference",
+) -> Batch:
+    """Random numbers below `symbols`; each place asks for what stands `back[0]` places before, less what `back[1]` does.
+
+    The target is that difference raised by symbols − 1, so that it counts from 0, or with `answer` "sum" the sum: below
+    2 · symbols − 1 both, which is the number of symbols that a model must be able to say. Places with nothing so far
+    back are not asked for. Two numbers are needed at once, and for the difference it matters which is which.
+
+    Raises ValueError for places that are the same, not before, or further back than t holds, and an unknown answer.
+    """
+    first, second = back
+    if not 1 <= min(back) < max(back) < t:
+        raise ValueError(f"back is {back} with t {t}: expected two different numbers of places, from 1 to t - 1")
+    if answer not in ("difference", "sum"):
+        raise ValueError(f"answer is {answer!r}: expected 'difference' or 'sum'")
+    tokens = torch.randint(symbols, (b, t), generator=generator)
+    one, other = tokens.roll(first, 1), tokens.roll(second, 1)
+    targets = one + other if answer == "sum" else one - other + symbols - 1
+    return tokens, targets.masked_fill(torch.arange(t) < max(back), IGNORE)
 
 
 def _following(whole: Tensor, *, from_place: int) -> Batch:

@@ -140,3 +140,29 @@ def test_token_losses_are_torchs():
     logits, targets = torch.randn(2, 5, 3, generator=generator()), torch.tensor([[0, 1, IGNORE, 2, 0], 5 * [IGNORE]])
     asked = targets != IGNORE
     torch.testing.assert_close(mean_token_loss([(logits, targets)]), F.cross_entropy(logits[asked], targets[asked]))
+
+
+def test_two_places_asks_for_the_difference_or_the_sum_of_two_tokens():
+    """Each place asks about the tokens one and three places before it, and the first three ask nothing."""
+    tokens, difference = tasks.two_places(generator(), 3, 8, symbols=5)
+    same, total = tasks.two_places(generator(), 3, 8, symbols=5, answer="sum")
+    assert torch.equal(tokens, same)
+    assert (difference[:, :3] == IGNORE).all()
+    assert (total[:, :3] == IGNORE).all()
+    assert torch.equal(difference[:, 3:], tokens[:, 2:-1] - tokens[:, :-3] + 4)
+    assert torch.equal(total[:, 3:], tokens[:, 2:-1] + tokens[:, :-3])
+    _, turned = tasks.two_places(generator(), 3, 8, symbols=5, back=(3, 1))
+    assert torch.equal(turned[:, 3:], 8 - difference[:, 3:])
+
+
+@pytest.mark.parametrize("back", [(2, 2), (0, 1), (1, 8)])
+def test_two_places_are_two_and_lie_before(back):
+    """The same place twice, the place itself, or one that no sequence reaches."""
+    with pytest.raises(ValueError, match=r"back is \(\d, \d\) with t 8: expected two different"):
+        tasks.two_places(generator(), 1, 8, symbols=5, back=back)
+
+
+def test_two_places_have_two_answers():
+    """The difference and the sum."""
+    with pytest.raises(ValueError, match=r"answer is 'product': expected 'difference' or 'sum'"):
+        tasks.two_places(generator(), 1, 8, symbols=5, answer="product")
