@@ -12,6 +12,7 @@ The texts are random tokens, which nothing but the first part predicts, and a pa
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -52,7 +53,8 @@ def run(
     measure("longer.read_twice", text.shape[1], unit="token")
     by_gap = [second_half(model, text, gap) for gap in gaps]
     for gap, loss in zip(gaps, by_gap, strict=True):
-        measure_mean(f"longer.gap_random_{gap}", loss[:-1].tolist())
+        between = 0 < gap < context  # there some texts are found again and others not: no mean says how it is
+        measure_mean(f"longer.gap_random_{gap}", loss[:-1].tolist(), quote=not between)
         measure(f"longer.gap_prose_{gap}", loss[-1])
     alone = first_half(model, text)
     measure_mean("longer.alone_random", alone[:-1].tolist())
@@ -61,13 +63,28 @@ def run(
         "linear": LinearScaling(factor), "ntk": NTKScaling(factor), "yarn": YarnScaling(factor, context),
         "unsharpened": YarnScaling(factor, context, attention_factor=1.0),
     }  # fmt: skip
+    at_far = {}
     for way, scaling in ways.items():
         stretched = model.with_scaling(scaling)
         for gap in (0, far):
             loss = second_half(stretched, text, gap)
-            measure_mean(f"longer.{way}_random_{gap}", loss[:-1].tolist())
+            measure_mean(f"longer.{way}_random_{gap}", loss[:-1].tolist(), quote=gap == 0)
             measure(f"longer.{way}_prose_{gap}", loss[-1])
+        at_far[way] = float(loss[-1])  # the last gap is `far`
+    prose = [float(loss[-1]) for loss in by_gap]
+    _compare(prose, [loss for gap, loss in zip(gaps, prose, strict=True) if gap >= context], float(alone[-1]), at_far)
     return {"gaps": gaps, "random": torch.stack(by_gap)[:, :-1], "prose": torch.stack(by_gap)[:, -1], "alone": alone}
+
+
+def _compare(prose: list[float], beyond: list[float], alone: float, stretched: dict[str, float]) -> None:
+    """Statements on the English text: its losses by gap, those past the trained length, alone, and stretched."""
+    measure("longer.perplexity_near", math.exp(prose[0]))
+    measure("longer.perplexity_far", math.exp(prose[-1]))
+    measure("longer.beyond_is_worse_than_alone", min(beyond) > alone)
+    found = {way for way, loss in stretched.items() if loss < alone / 2}
+    lost = {way for way, loss in stretched.items() if loss > 0.9 * alone}
+    measure("longer.only_yarn_finds_it", found == {"yarn", "unsharpened"} and lost == {"linear", "ntk"})
+    measure("longer.unsharpened_is_better_here", stretched["unsharpened"] < stretched["yarn"])
 
 
 def second_half(model: SmolLM2, text: Tensor, gap: int) -> Tensor:
