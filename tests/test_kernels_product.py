@@ -56,6 +56,15 @@ def test_some_cases_by_number(small, capsys):
     assert capsys.readouterr().out.splitlines() == ["first: 2", "first: 5", "second: hidden"]
 
 
+def test_some_cases_after_some(small, capsys):
+    """Of every second case the first, and those behind it: a long run in parts. A number alone is no part."""
+    for part, names in ((":1", ["first: 2"]), ("1:", ["first: 5", "second: hidden"]), ("1:2", ["first: 5"])):
+        command.main(["--list", "--every", "2", "--slice", part])
+        assert capsys.readouterr().out.splitlines() == names
+    with pytest.raises(SystemExit):
+        command.main(["--list", "--slice", "1"])
+
+
 def test_each_thirteenth_case_meets_every_value_of_every_axis():
     """What the whole check runs of the product."""
 

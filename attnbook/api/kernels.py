@@ -139,6 +139,9 @@ def paged(q: Tensor, cache: PagedKVCache, new_rows: list[int], **options: Any) -
     slopes, sinks = options.pop("alibi_slopes", None), options.pop("sinks", None)
     ragged = None if all(rows == q.shape[2] for rows in new_rows) else torch.tensor(new_rows)
     longest = max(cache.each_length(), default=0)
+    # The table is made of the cache's lists at each call. To keep it would save little: an append comes before each,
+    # which walks the same lists and changes the lengths; and what the cache hands out, a caller may write to. Who
+    # generates on a GPU keeps a table there, and calls `paged_forward` with `longest`.
     return paged_forward(
         q, k_pages, v_pages, cache.page_table, cache.lengths, slopes, sinks,
         new_rows=ragged, longest=longest, **options,

@@ -30,13 +30,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="only each N-th case of those; a prime varies all"
     )
+    cut = "only these of the cases that are left, from 0 on, so that a long run can be cut"
+    parser.add_argument("--slice", type=slice_of, default=slice(None), metavar="FROM:TO", help=cut)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--gpu", action="store_true", help="compiled, on the GPU: one process")
     parser.add_argument("--list", action="store_true", help="say which cases there are, and run none")
     chosen = parser.parse_args(arguments)
     prepare(gpu=chosen.gpu)
     named = [(operation, i, name) for operation, i, name in every_case() if chosen.only in name]
-    named = named[:: chosen.every]
+    named = named[:: chosen.every][chosen.slice]
     if chosen.list:
         print(*(name for *_, name in named), sep="\n")
         return 0 if named else 1
@@ -55,6 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{done} of {len(named)}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     print(f"{len(named) - wrong} of {len(named)} right in {time.monotonic() - start:.0f} s")
     return 1 if wrong or not named else 0
+
+
+def slice_of(text: str) -> slice:
+    """The slice that "100:200", "100:" or ":200" means; ValueError for anything else, which argparse reports."""
+    first, last = (int(number) if number else None for number in text.split(":"))
+    return slice(first, last)
 
 
 def prepare(*, gpu: bool = False) -> None:
