@@ -35,11 +35,13 @@ def run(seed: int = 0, models: int = 4, steps: int = 300, batch: int = 16, teste
             lengths = [task.accuracy(model, draw(generator, models, tested, n * TRAINED)) for n in times]
             found[kind][encoding] = torch.stack(lengths)
             for n, shares in zip(times, lengths, strict=True):
-                measure_mean(f"longer.{kind}_{encoding}_{n}x", shares.tolist(), unit="ratio")
+                quote = kind == "usual" or n in (1, LONGEST)
+                measure_mean(f"longer.{kind}_{encoding}_{n}x", shares.tolist(), unit="ratio", quote=quote)
         texts = task.usual(generator, models, tested, TRAINED)
         moved = task.accuracy(model, texts, start=(LONGEST - 1) * TRAINED)
-        measure_mean(f"longer.moved_{encoding}", moved.tolist(), unit="ratio", quote=False)
-        if encoding in ("none", "rope", "alibi"):
+        added = encoding in ("sinusoidal", "learned")
+        measure_mean(f"longer.moved_{encoding}", moved.tolist(), unit="ratio", quote=added)
+        if not added:
             same = same and float((moved - task.accuracy(model, texts)).abs().max()) < 0.01
         if encoding == "rope":
             texts = task.usual(generator, models, tested, LONGEST * TRAINED)
