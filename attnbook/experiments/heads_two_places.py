@@ -1,13 +1,13 @@
 """Two places at once: what does one softmax manage, and what takes two heads?
 
-In a row of random numbers each place asks about the number one place before it (a) and the number three before (b). Asked
-for a + b, one head should do: half its weight here, half there. Asked for a − b it gets into trouble, because weights are
-never negative and a head has one map for values: what is added for a is added for b. If the answer is read off by a
-linear map, the outputs that mean "0" form a convex set. Where a = b the output is the value of a, whatever the weights.
-So all values mean 0, and so does every mixture of them: whoever is right on all ties says 0 for everything.
+In a row of random numbers each place asks about the number one place before it (a) and the number three before (b).
+Asked for a + b, one head should do: half its weight here, half there. Asked for a − b it gets into trouble: weights are
+never negative and a head has one map for values, so that what is added for a is added for b. If the answer is read off
+by a linear map, the outputs that mean "0" form a convex set. Where a = b the output is the value of a, whatever the two
+weights. So all values mean 0, and so does every mixture of them: whoever is right on all ties says 0 for everything.
 
-Trained are several models of each kind, side by side along a leading axis s: one head, two heads with the same number of
-parameters, and the ways out that are not two heads: a head twice as long, a second layer, a small MLP after the head.
+Trained are several models of each kind, side by side along a leading axis s: one head, two heads with the same number
+of parameters, and the ways out that are not two heads: a head twice as long, a second layer, an MLP after the head.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SCATTERED = ("one", "wide")
 
 @experiment
 def run(steps: int = 400, models: int = 8, seed: int = 0) -> dict[str, Any]:
-    """Train `models` models of each kind, twice as many where their results scatter most; measure how often their answers are right, and where their heads look.
+    """Train `models` models of each kind, twice as many where results scatter most; how often are answers right?
 
     Data: `right` maps kinds to shares (s,); `looks` maps kinds to the mean weight on the two places, per model, layer
     and head (s, layers, heads, 2); `tokens` (t,) and `heads` (heads, t, t): one example seen by the clearest model with
@@ -135,7 +135,7 @@ class Stack:
             out = merge_heads(attend(q, k, v, is_causal=True)).reshape(s, b * t, -1)
             x = x + out @ weight[f"o{layer}"]
             if seen is not None:
-                seen.append(weights(q, k, is_causal=True).unflatten(0, (s, b)))
+                seen.append(weights(q, k, is_causal=True).view(s, b, self.kind.n_heads, t, t))
         if self.kind.mlp:
             x = x + torch.relu(x @ weight["up"] + weight["bend"]) @ weight["down"]
         return (x @ weight["answer"] + weight["bias"]).view(s, b, t, ANSWERS)

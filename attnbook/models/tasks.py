@@ -53,7 +53,7 @@ def two_places(
     back: tuple[int, int] = (1, 3),
     answer: Literal["difference", "sum"] = "difference",
 ) -> Batch:
-    """Random numbers below `symbols`; each place asks for what stands `back[0]` places before, less what `back[1]` does.
+    """Random numbers below `symbols`; a place asks for the one `back[0]` places before less the one `back[1]` before.
 
     The target is that difference raised by symbols − 1, so that it counts from 0, or with `answer` "sum" the sum: below
     2 · symbols − 1 both, which is the number of symbols that a model must be able to say. Places with nothing so far
