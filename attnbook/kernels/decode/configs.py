@@ -33,6 +33,8 @@ class Config:
     num_warps: int
     num_stages: int
     """How many tiles of keys are on their way at a time."""
+    descriptors: bool = False
+    """Does the target copy tiles of keys by descriptor (TMA), where `in_whole_tiles` and the memory allows it?"""
 
 
 def split_config(
@@ -57,7 +59,16 @@ def split_config(
     # float32 is not multiplied by matrix instructions, but from registers. Wide rows and the numbers of pages take more
     # registers than four warps have (Triton 3.7).
     num_warps = 8 if element_bytes == 4 or widest == 256 or (paged and widest <= 64) else 4
-    return Config(split, tile_rows, tile_k, num_warps, num_stages)
+    return Config(split, tile_rows, tile_k, num_warps, num_stages, descriptors=target.has_descriptors)
+
+
+def in_whole_tiles(config: Config, page_size: int, window: int | None) -> bool:
+    """May tiles be copied whole, as a descriptor does? page_size is 0 where keys lie one after another.
+
+    A page must hold whole tiles: one that is copied is of one page. Behind a window the first tile begins anywhere, so
+    that its end would be in the next split or page, or its beginning be keys that are hidden and may be NaN: pointers.
+    """
+    return window is None and config.split % config.tile_k == 0 and page_size % config.tile_k == 0
 
 
 def parts_at_a_time(d_v: int) -> int:

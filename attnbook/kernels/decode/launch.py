@@ -17,6 +17,7 @@ from attnbook.kernels.decode import configs
 from attnbook.kernels.decode.parts import launch_merge
 from attnbook.kernels.flash.call import Call, dense_call, strides_of
 from attnbook.kernels.flash.configs import padded
+from attnbook.kernels.flash.descriptors import descriptor, takes_descriptor
 from attnbook.kernels.variant import ALWAYS
 
 
@@ -83,7 +84,7 @@ def _launch_splits(call: Call, k: Tensor, v: Tensor, pages: Pages | None, averag
     row_tiles = -(-call.group * sizes.t_q // config.tile_rows)
     split_kernel[(sizes.b * sizes.n_kv_heads * len(averages) * row_tiles,)](
         **split_arguments(call, k, v, pages, averages, lses),
-        **split_constants(call, pages),
+        **split_constants(call, k, v, pages),
         num_warps=config.num_warps,
         num_stages=config.num_stages,
         **ALWAYS,
@@ -106,8 +107,11 @@ def split_arguments(
     strides = (name for name in of_call if name.startswith(("mask_stride", "slope_stride")))
     of_part = {f"averages_stride_{axis}": n for axis, n in zip(("part", *"bht"), averages.stride(), strict=False)}
     of_part |= {f"lses_stride_{axis}": n for axis, n in zip(("part", *"bht"), lses.stride(), strict=True)}
+    described, tile_k = _described(call, k, v, pages), config_of(call, pages).tile_k
     return {
         **{"q": call.q, "k": k, "v": v, "averages": averages, "lses": lses},
+        "k_tiles": descriptor(k, tile_k, padded(call.sizes.head_dim)) if described else None,
+        "v_tiles": descriptor(v, tile_k, padded(call.sizes.d_v)) if described else None,
         **{name: of_call[name] for name in (*options, *strides)},
         "n_kv_heads": call.sizes.n_kv_heads,
         "parts": len(averages),
@@ -122,7 +126,14 @@ def split_arguments(
     }
 
 
-def split_constants(call: Call, pages: Pages | None) -> dict[str, Any]:
+def _described(call: Call, k: Tensor, v: Tensor, pages: Pages | None) -> bool:
+    """Are keys and values copied by descriptor in this call?"""
+    config, page_size = config_of(call, pages), pages.page_size if pages else 0
+    whole = configs.in_whole_tiles(config, page_size, call.window)
+    return config.descriptors and whole and takes_descriptor(k) and takes_descriptor(v)
+
+
+def split_constants(call: Call, k: Tensor, v: Tensor, pages: Pages | None) -> dict[str, Any]:
     """The constants that `split_kernel` is compiled for."""
     sizes, config, of_call = call.sizes, config_of(call, pages), call.constants()
     options = ("HEAD_DIM", "D_V", "HAS_WINDOW", "HAS_SOFTCAP", "HAS_ALIBI", "MASK_KIND", "UPCAST")
@@ -137,4 +148,5 @@ def split_constants(call: Call, pages: Pages | None) -> dict[str, Any]:
         "SIGHT_DIFFERS": call.is_causal and sizes.t_q > 1,
         "HAS_LENGTHS": pages is not None,
         "HAS_NEW_ROWS": pages is not None and pages.new_rows is not None,
+        "HAS_DESCRIPTORS": _described(call, k, v, pages),
     }

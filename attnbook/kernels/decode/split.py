@@ -20,8 +20,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from attnbook.kernels.decode.containment import contained, is_finite
-from attnbook.kernels.tiles import LN2, NO_MASK, hide, in_sight, load_mask, score_tile
+from attnbook.kernels.decode.attend import attend, load_rows, nothing
+from attnbook.kernels.decode.containment import is_finite
+from attnbook.kernels.tiles import LN2, NO_MASK
 
 
 @triton.jit
@@ -29,6 +30,8 @@ def split_kernel(
     q,  # (b, n_heads, t_q, head_dim)
     k,  # (b, n_kv_heads, t_kv, head_dim), or in pages (n_pages, n_kv_heads, PAGE_SIZE, head_dim)
     v,  # (b, n_kv_heads, t_kv, d_v), or in pages (n_pages, n_kv_heads, PAGE_SIZE, d_v)
+    k_tiles,  # descriptors of k and v, or None
+    v_tiles,
     mask,  # (b, n_heads, t_q, t_kv): bytes, 0 = hidden, or floats to be added
     slopes,  # of ALiBi (b, n_heads), float32
     page_table,  # (b, pages of the longest)
@@ -87,6 +90,7 @@ def split_kernel(
     MASK_KIND: tl.constexpr,  # NO_MASK, BOOLEANS or FLOATS
     HAS_LENGTHS: tl.constexpr,
     HAS_NEW_ROWS: tl.constexpr,
+    HAS_DESCRIPTORS: tl.constexpr,
     UPCAST: tl.constexpr,  # the interpreter calculates bfloat16 wrongly: read it as float32
 ):
     """For each row of the tile: the average of the split's values, and its lse (natural); 0 and −inf without a key.
@@ -132,22 +136,35 @@ def split_kernel(
     if PAGE_SIZE:
         table_row = page_table + b_64 * table_stride_b
 
+    whole = stop  # up to here all is read by descriptor, where there are any
+    if HAS_DESCRIPTORS and PAGE_SIZE:
+        whole = stop - (stop - start) % TILE_K  # behind a sequence's last key its page holds anything, NaN too
+    average, total, top = nothing(TILE_ROWS, PADDED_V)
     average, total, top = attend(
-        q_tile, k_head, v_head, b_64, table_row, start, stop, is_query, query_at, mask_rows, slope,
-        scale, softcap, hidden, window,
+        average, total, top, q_tile, k_head, v_head, k_tiles, v_tiles, b, kv_head, table_row, start, whole,
+        is_query, query_at, mask_rows, slope, scale, softcap, hidden, window,
         k_stride_b, k_stride_t, k_stride_d, v_stride_b, v_stride_t, v_stride_d, mask_stride_k,
         HEAD_DIM, D_V, PADDED_D, PADDED_V, TILE_K, PAGE_SIZE, SIGHT_DIFFERS, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
-        MASK_KIND, UPCAST, False,
+        MASK_KIND, HAS_DESCRIPTORS, UPCAST, False,
     )  # fmt: skip
+    if HAS_DESCRIPTORS and PAGE_SIZE:
+        average, total, top = attend(
+            average, total, top, q_tile, k_head, v_head, k_tiles, v_tiles, b, kv_head, table_row, whole, stop,
+            is_query, query_at, mask_rows, slope, scale, softcap, hidden, window,
+            k_stride_b, k_stride_t, k_stride_d, v_stride_b, v_stride_t, v_stride_d, mask_stride_k,
+            HEAD_DIM, D_V, PADDED_D, PADDED_V, TILE_K, PAGE_SIZE, SIGHT_DIFFERS, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
+            MASK_KIND, False, UPCAST, False,
+        )  # fmt: skip
     if SIGHT_DIFFERS or MASK_KIND != NO_MASK:  # noqa: SIM102
         # A hidden key has weight 0, and 0 · NaN is NaN: where one may have leaked, all is done again with care.
         if tl.max(tl.max((~is_finite(average)).to(tl.int32), 1), 0) > 0:
+            average, total, top = nothing(TILE_ROWS, PADDED_V)
             average, total, top = attend(
-                q_tile, k_head, v_head, b_64, table_row, start, stop, is_query, query_at, mask_rows, slope,
-                scale, softcap, hidden, window,
+                average, total, top, q_tile, k_head, v_head, k_tiles, v_tiles, b, kv_head, table_row, start, stop,
+                is_query, query_at, mask_rows, slope, scale, softcap, hidden, window,
                 k_stride_b, k_stride_t, k_stride_d, v_stride_b, v_stride_t, v_stride_d, mask_stride_k,
                 HEAD_DIM, D_V, PADDED_D, PADDED_V, 16, PAGE_SIZE, SIGHT_DIFFERS, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
-                MASK_KIND, UPCAST, True,
+                MASK_KIND, False, UPCAST, True,
             )  # fmt: skip
 
     some = tl.where(total == 0.0, 1.0, total)
@@ -161,82 +178,6 @@ def split_kernel(
     )
     offset = part_64 * lses_stride_part + b_64 * lses_stride_b + head * lses_stride_h + query_64 * lses_stride_t
     tl.store(lses + offset, tl.where(total == 0.0, float("-inf"), (top + tl.log2(some)) * LN2), mask=is_row)
-
-
-@triton.jit
-def attend(
-    q_tile,  # (TILE_ROWS, PADDED_D)
-    k,  # the first key of this head: of the first sequence, or page
-    v,
-    b,
-    table_row,  # the pages of this sequence
-    start,  # the keys of this split
-    stop,
-    is_query,  # (TILE_ROWS, 1): is this row a query of this sequence?
-    query_at,  # (TILE_ROWS, 1): at which key it stands
-    mask_rows,  # (TILE_ROWS, 1): where its mask begins
-    slope,  # (TILE_ROWS, 1)
-    scale,
-    softcap,
-    hidden,
-    window,
-    k_stride_b,
-    k_stride_t,
-    k_stride_d,
-    v_stride_b,
-    v_stride_t,
-    v_stride_d,
-    mask_stride_k,
-    HEAD_DIM: tl.constexpr,
-    D_V: tl.constexpr,
-    PADDED_D: tl.constexpr,
-    PADDED_V: tl.constexpr,
-    TILE_K: tl.constexpr,
-    PAGE_SIZE: tl.constexpr,
-    SIGHT_DIFFERS: tl.constexpr,
-    HAS_WINDOW: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr,
-    HAS_ALIBI: tl.constexpr,
-    MASK_KIND: tl.constexpr,
-    UPCAST: tl.constexpr,
-    CAREFUL: tl.constexpr,  # keep what is not finite from rows that may not see it
-):
-    """For each row: Σ weight · v over the keys `start` to `stop` − 1, Σ weight, and the largest score (base 2)."""
-    average = tl.zeros((q_tile.shape[0], PADDED_V), tl.float32)
-    total = tl.zeros((q_tile.shape[0],), tl.float32)
-    top = tl.full((q_tile.shape[0],), float("-inf"), tl.float32)
-    for tile_start in tl.range(start, stop, TILE_K, num_stages=1 if CAREFUL else None):
-        key = tile_start + tl.arange(0, TILE_K)  # (TILE_K,)
-        is_key = key < stop
-        block, place = place_of(key, is_key, b, table_row, PAGE_SIZE)
-        k_offset, v_offset = block * k_stride_b + place * k_stride_t, block * v_stride_b + place * v_stride_t
-        k_tile = load_rows(k, k_offset, is_key, k_stride_d, HEAD_DIM, PADDED_D, UPCAST)  # (TILE_K, PADDED_D)
-        v_tile = load_rows(v, v_offset, is_key, v_stride_d, D_V, PADDED_V, UPCAST)  # (TILE_K, PADDED_V)
-
-        key_at = key[None, :]
-        seen = is_query & in_sight(query_at, key_at, stop, window, SIGHT_DIFFERS, SIGHT_DIFFERS and HAS_WINDOW)
-        added = 0.0
-        if MASK_KIND != NO_MASK:
-            through, added = load_mask(mask_rows + key_at.to(tl.int64) * mask_stride_k, seen, hidden, MASK_KIND)
-            seen = seen & through
-        product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_ROWS, TILE_K)
-        score, _ = score_tile(
-            product, query_at, key_at, scale, softcap, slope, added, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND != NO_MASK
-        )
-        score = hide(score, seen)
-
-        new_top = tl.maximum(top, tl.max(score, 1))
-        origin = tl.where(new_top == float("-inf"), 0.0, new_top)  # −inf − −inf would be NaN
-        weight = tl.exp2(score - origin[:, None])
-        shrunk = tl.exp2(top - origin)
-        total = total * shrunk + tl.sum(weight, 1)
-        average = average * shrunk[:, None]
-        top = new_top
-        if CAREFUL:
-            average = contained(average, weight, v_tile, seen)
-        else:
-            average = tl.dot(weight.to(v_tile.dtype), v_tile, average, input_precision="ieee")
-    return average, total, top
 
 
 @triton.jit
@@ -256,31 +197,3 @@ def first_in_sight(t_q, t_kv, window, HAS_WINDOW: tl.constexpr):
     if HAS_WINDOW:
         first = tl.maximum(t_kv - tl.maximum(t_q, 1) - window + 1, 0)
     return first
-
-
-@triton.jit
-def place_of(key, is_key, b, table_row, PAGE_SIZE: tl.constexpr):
-    """The page in which each key lies and its place there; without pages the sequence and the key's number. int64."""
-    if PAGE_SIZE:
-        block = tl.load(table_row + key // PAGE_SIZE, mask=is_key, other=0).to(tl.int64)
-        place = key % PAGE_SIZE
-    else:
-        block = b
-        place = key
-    return block, place.to(tl.int64)
-
-
-@triton.jit
-def load_rows(
-    start, offset, is_there, component_stride, COMPONENTS: tl.constexpr, PADDED: tl.constexpr, UPCAST: tl.constexpr
-):
-    """Rows that begin at these offsets (ROWS,), as a tile (ROWS, PADDED): 0 where there is none."""
-    component = tl.arange(0, PADDED)
-    pointers = start + offset[:, None] + component[None, :].to(tl.int64) * component_stride
-    inside = is_there[:, None]
-    if COMPONENTS != PADDED:
-        inside = inside & (component < COMPONENTS)[None, :]
-    tile = tl.load(pointers, mask=inside, other=0.0)
-    if UPCAST:
-        tile = tile.to(tl.float32)
-    return tile

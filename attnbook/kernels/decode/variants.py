@@ -22,8 +22,11 @@ from attnbook.kernels.flash.configs import Config
 from attnbook.kernels.targets import Target
 from attnbook.kernels.variant import Variant
 
-N_PAGES, PAGE_SIZE, PARTS = 1009, 16, 20
-"""Of the calls that are compiled: pages, as large as serving engines have them, and splits."""
+N_PAGES, PAGE_SIZE, LARGE_PAGE, PARTS = 1009, 16, 256, 20
+"""Of the calls that are compiled: pages, as serving engines have them and large enough for descriptors; and splits."""
+
+ALL_BUT_WINDOW = flash.EVERYTHING | {"window": None}
+"""The most options with which keys are copied by descriptor."""
 
 
 def variants(target: Target) -> Iterator[Variant]:
@@ -36,11 +39,16 @@ def variants(target: Target) -> Iterator[Variant]:
         yield _split("-everything", target, head_dim, t_q=4, **flash.EVERYTHING)
         yield _split("-paged-everything", target, head_dim, t_q=4, page_size=PAGE_SIZE, **flash.EVERYTHING)
         yield _merge("", target, head_dim)
+        if target.has_descriptors:
+            yield _split("-paged-256", target, head_dim, page_size=LARGE_PAGE)
+            yield _split("-all-but-window", target, head_dim, t_q=4, **ALL_BUT_WINDOW)
+            yield _split("-paged-256-all-but-window", target, head_dim, t_q=4, page_size=LARGE_PAGE, **ALL_BUT_WINDOW)
     yield _split("-v128", target, 192, 128)  # DeepSeek's heads
     yield _split("", target, 80)
     yield _merge("-paged-everything", target, 128, page_size=PAGE_SIZE, **flash.EVERYTHING)
     for dtype in ("fp16", "fp32"):
         yield _split("", target, 128, dtype=dtype)
+        yield _split("-paged", target, 128, dtype=dtype, page_size=LARGE_PAGE)
         yield _split("-paged-everything", target, 128, dtype=dtype, t_q=4, page_size=PAGE_SIZE, **flash.EVERYTHING)
         yield _merge("", target, 128, dtype=dtype)
 
@@ -54,7 +62,7 @@ def _split(
     call, k, v, pages = _example(target, head_dim, head_dim if d_v is None else d_v, dtype, **options)
     averages, lses, _, _ = _results(call)
     config = config_of(call, pages)
-    given, constants = split_arguments(call, k, v, pages, averages, lses), split_constants(call, pages)
+    given, constants = split_arguments(call, k, v, pages, averages, lses), split_constants(call, k, v, pages)
     name = f"decode-split-d{head_dim}-{dtype}{what}"
     return _variant(name, split_kernel, call, given, constants, config.num_warps, config.num_stages, config.tile_rows)
 
