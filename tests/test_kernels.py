@@ -1,7 +1,8 @@
-"""Each file of tests/kernels runs in a process of its own, where Triton's interpreter was asked for.
+"""The files of tests/kernels run in processes of their own, where Triton's interpreter was asked for.
 
 A kernel is for the interpreter or for the compiler from the moment its module is imported, so one process cannot have
-both. On a machine with a GPU pytest collects tests/kernels itself, and the kernels run compiled.
+both. On a machine with a GPU pytest collects tests/kernels itself, and the kernels run compiled. A process has several
+files, for importing torch and Triton takes seconds.
 """
 
 import os
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(path.name for path in (ROOT / "tests" / "kernels").glob("test_*.py"))
+FILES = sorted(f"tests/kernels/{path.name}" for path in (ROOT / "tests" / "kernels").glob("test_*.py"))
+SHARES = 4
+"""Processes, which tests that run side by side share among them."""
 
 
 def interpreted(*arguments):
@@ -35,12 +38,14 @@ def refused(status, printed):
     return f"not all passed: {left}" if left else None
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_in_the_interpreter(file):
-    """Every test of the file passes; none is skipped."""
-    status, printed = interpreted(f"tests/kernels/{file}")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_in_the_interpreter(share):
+    """Every test of every file passes; none is skipped, and each file has some that ran."""
+    files = FILES[share::SHARES]
+    status, printed = interpreted("-rp", *files)
     wrong = refused(status, printed)
     assert wrong is None, f"{wrong}\n{printed}"
+    assert set(re.findall(r"^PASSED (tests/kernels/test_\w+\.py)::", printed, re.MULTILINE)) == set(files)
 
 
 @pytest.mark.parametrize(
