@@ -67,6 +67,25 @@ def load_tile(
 
 
 @triton.jit
+def load_rows(
+    start, rows, n_rows, row_stride, component_stride,  # by pointers, as in `load_tile`
+    tiles, batch, head, first_row,  # or by a descriptor of (b, h, t, d)
+    COMPONENTS: tl.constexpr, PADDED: tl.constexpr, CHECKED: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr,
+    UPCAST: tl.constexpr,
+):  # fmt: skip
+    """Rows that follow one another, as a tile (ROWS, PADDED). What is not there is 0 by pointers.
+
+    By a descriptor rows beyond the end of the tensor are 0, those beyond n_rows the next sequence's, where one is.
+    """
+    if HAS_DESCRIPTORS:
+        tile = tl.reshape(tiles.load([batch, head, first_row, 0]), (rows.shape[0], PADDED))
+        tile = tile.to(tl.float32) if UPCAST else tile
+    else:
+        tile = load_tile(start, rows, n_rows, row_stride, component_stride, COMPONENTS, PADDED, CHECKED, UPCAST)
+    return tile
+
+
+@triton.jit
 def store_tile(
     start,
     rows,

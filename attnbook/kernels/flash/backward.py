@@ -23,6 +23,7 @@ from attnbook.kernels import outputs, targets
 from attnbook.kernels.flash.backward_configs import keys_config, mask_config, queries_config, rows_config
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, padded
+from attnbook.kernels.flash.descriptors import descriptor, takes_descriptor
 from attnbook.kernels.variant import ALWAYS
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -208,6 +209,13 @@ class Backward:
     def _give(self, name: str, x: Tensor) -> None:
         self.given |= {name: x} | strides_of(name, x, packed=self.packed)
 
+    def _descriptors(self, config: Config, keyed: str, valued: str, *, rows: int) -> dict[str, Any]:
+        """Descriptors of what a kernel walks over, for tiles of so many rows; None each where pointers are used."""
+        walked = {keyed: self.constants["HEAD_TILE"], valued: self.constants["VALUE_TILE"]}
+        if not config.descriptors or not all(takes_descriptor(self.given[name]) for name in walked):
+            return {f"tiles_of_{name}": None for name in walked}
+        return {f"tiles_of_{name}": descriptor(self.given[name], rows, columns) for name, columns in walked.items()}
+
     def rows(self) -> Launch:
         """What each query must know about its softmax. It makes no difference here which sequence a row belongs to."""
         from attnbook.kernels.flash.backward_rows import rows_kernel
@@ -228,8 +236,10 @@ class Backward:
         sizes, k_tiles = self.call.sizes, tiles(self.call.sizes.t_kv, self.of_keys.tile_k)
         self._give("d_k", d_k)
         self._give("d_v", d_v)
-        given = self.given | {"k_tiles": k_tiles}
-        return self._launch(keys_kernel, sizes.b * sizes.n_kv_heads * k_tiles, self.of_keys, given, {})
+        described = self._descriptors(self.of_keys, "q", "d_out", rows=self.of_keys.tile_q)
+        given = self.given | {"k_tiles": k_tiles} | described
+        constants = {"HAS_DESCRIPTORS": None not in described.values()}
+        return self._launch(keys_kernel, sizes.b * sizes.n_kv_heads * k_tiles, self.of_keys, given, constants)
 
     def queries(self, d_q: Tensor) -> Launch:
         """The gradient of q, after `rows`, and the parts of the slopes'."""
@@ -237,9 +247,10 @@ class Backward:
 
         sizes, q_tiles = self.call.sizes, tiles(self.call.sizes.t_q, self.of_queries.tile_q)
         self._give("d_q", d_q)
-        given = self.given | {"q_tiles": q_tiles, "slope_parts": self.slope_parts}
-        needs = {"NEEDS_SLOPES": self.slope_parts is not None}
-        return self._launch(queries_kernel, sizes.b * sizes.n_heads * q_tiles, self.of_queries, given, needs)
+        described = self._descriptors(self.of_queries, "k", "v", rows=self.of_queries.tile_k)
+        given = self.given | {"q_tiles": q_tiles, "slope_parts": self.slope_parts} | described
+        constants = {"HAS_DESCRIPTORS": None not in described.values(), "NEEDS_SLOPES": self.slope_parts is not None}
+        return self._launch(queries_kernel, sizes.b * sizes.n_heads * q_tiles, self.of_queries, given, constants)
 
     def mask_parts(self, mask: Tensor) -> Tensor:
         """Room for the gradient of the mask, four axes: where it has length 1 along t, a number for each tile.

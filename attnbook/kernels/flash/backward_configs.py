@@ -2,11 +2,14 @@
 
 A tile of keys needs twice the registers of a tile of queries, as it sums up two gradients; what has a mask, a softcap
 or slopes needs some more for these. Each number here is the largest of those tried with which the compiler spills
-nothing on that target; none has been timed, as no GPU was at hand. Tiles come through pointers on every target:
-descriptors would save the addresses' registers, but nothing here could tell whether they are quicker.
+nothing on that target; none has been timed, as no GPU was at hand. What a kernel walks over comes by descriptor on
+Hopper and Blackwell, where the memory allows it: the queries for the gradients of k and v, the keys for that of q. What
+a program reads or writes once goes through pointers, which know where a packed sequence ends.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from attnbook.kernels.flash.configs import Config, padded
 from attnbook.kernels.targets import Target
@@ -16,6 +19,27 @@ HOPPER, BLACKWELL = (9, 0), (10, 0)
 
 def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
     """How the kernel for the gradients of k and v is cut; `options`: has the call a mask, a softcap or slopes?"""
+    return replace(_keys(head_dim, d_v, element_bytes, target, options), descriptors=copies(element_bytes, target))
+
+
+def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
+    """How the kernel for the gradient of q is cut; `options`: has the call a mask, a softcap or slopes?"""
+    config = _queries(head_dim, d_v, element_bytes, target, options)
+    # With descriptors these have a stack, with pointers none: Triton 3.7.1, head_dim 256, causal, 112 bytes on sm_90;
+    # head_dim 128 with every option, 16 bytes on sm_100.
+    sizes = padded(head_dim), padded(d_v)
+    spilling = min(sizes) > 128 if target.capability[0] == 9 else 64 < max(sizes) <= 128
+    if spilling and options == (target.capability[0] == 10):
+        return config
+    return replace(config, descriptors=copies(element_bytes, target))
+
+
+def copies(element_bytes: int, target: Target) -> bool:
+    """Has the target descriptors, and does a kernel of this dtype want them? float32 is multiplied out of registers."""
+    return target.capability[0] in (9, 10) and not target.interpreted and element_bytes == 2
+
+
+def _keys(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
         return Config(32, 64, num_warps=4, num_stages=1)
@@ -37,8 +61,7 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
     return Config(16, 32, num_warps=8, num_stages=1) if options else Config(32, 64, num_warps=8, num_stages=2)
 
 
-def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
-    """How the kernel for the gradient of q is cut; `options`: has the call a mask, a softcap or slopes?"""
+def _queries(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
         return Config(64, 32, num_warps=4, num_stages=1)

@@ -32,7 +32,7 @@ from attnbook.kernels.flash.backward_tiles import (
     spoil,
     weights_of,
 )
-from attnbook.kernels.tiles import NO_MASK, load_tile, store_tile
+from attnbook.kernels.tiles import NO_MASK, load_rows, load_tile, store_tile
 
 
 @triton.jit
@@ -41,6 +41,7 @@ def keys_kernel(
     k, k_stride_b, k_stride_h, k_stride_t,  # (b, n_kv_heads, t_kv, d)
     v, v_stride_b, v_stride_h, v_stride_t,  # (b, n_kv_heads, t_kv, d_v)
     d_out, d_out_stride_b, d_out_stride_h, d_out_stride_t,  # (b, n_heads, t_q, d_v)
+    tiles_of_q, tiles_of_d_out,  # descriptors of q and d_out, or None
     row_lse, row_delta, row_stride_b, row_stride_h,  # (b, n_heads, t_q), from `rows_kernel`
     d_k, d_k_stride_b, d_k_stride_h, d_k_stride_t,  # (b, n_kv_heads, t_kv, d): written
     d_v, d_v_stride_b, d_v_stride_h, d_v_stride_t,  # (b, n_kv_heads, t_kv, d_v): written
@@ -53,7 +54,7 @@ def keys_kernel(
     HEAD_DIM: tl.constexpr, D_V: tl.constexpr, HEAD_TILE: tl.constexpr, VALUE_TILE: tl.constexpr,
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_VARLEN: tl.constexpr, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
-    HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, UPCAST: tl.constexpr,
+    HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """Write d_k and d_v of TILE_K keys of one key head of one sequence."""
     # Which tile of which head of which sequence: early tiles first, since in causal calls most queries see them.
@@ -86,7 +87,9 @@ def keys_kernel(
 
     sum_k = tl.zeros((TILE_K, HEAD_TILE), tl.float32)
     sum_v = tl.zeros((TILE_K, VALUE_TILE), tl.float32)
-    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
+    # A descriptor brings what lies behind a packed sequence, too.
+    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK or (IS_VARLEN and HAS_DESCRIPTORS)
+    batch = 0 if IS_VARLEN else sequence.to(tl.int32)
     for careful in tl.static_range(2 if MAY_HIDE else 1):
         heads = group
         if careful:  # from the beginning, if there is reason to; else no head at all
@@ -96,11 +99,13 @@ def keys_kernel(
             sum_v = tl.where(spoilt, 0.0, sum_v)
         sum_k, sum_v = add_queries(
             sum_k, sum_v, k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t,
-            d_out, d_out_stride_h, d_out_stride_t, row_lse, row_delta, row_stride_h,
+            d_out, d_out_stride_h, d_out_stride_t, tiles_of_q, tiles_of_d_out, batch, kv_head * group,
+            start_q.to(tl.int32), row_lse, row_delta, row_stride_h,
             mask, mask_stride_h, mask_stride_q, mask_stride_k, slopes, slope_stride_h,
             len_q, len_k, heads, window, scale, softcap, hidden, HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE,
             FEW if careful else TILE_Q, TILE_K, 1 if careful else STAGES,
-            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, UPCAST, careful == 1,
+            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+            HAS_DESCRIPTORS and not careful, UPCAST, careful == 1,
         )  # fmt: skip
 
     d_k += sequence * d_k_stride_b + kv_head.to(tl.int64) * d_k_stride_h + start_k * d_k_stride_t
@@ -118,6 +123,7 @@ def add_queries(
     keys, first_key,  # (TILE_K,), and the first of them
     q, q_stride_h, q_stride_t,
     d_out, d_out_stride_h, d_out_stride_t,
+    tiles_of_q, tiles_of_d_out, batch, first_head, start_q,  # descriptors, or None, and where in them query 0 lies
     row_lse, row_delta, row_stride_h,
     mask, mask_stride_h, mask_stride_q, mask_stride_k,
     slopes, slope_stride_h,
@@ -125,7 +131,7 @@ def add_queries(
     HEAD_DIM: tl.constexpr, D_V: tl.constexpr, HEAD_TILE: tl.constexpr, VALUE_TILE: tl.constexpr,
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr, HAS_ALIBI: tl.constexpr,
-    MASK_KIND: tl.constexpr, UPCAST: tl.constexpr,
+    MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
     CAREFUL: tl.constexpr,
 ):  # fmt: skip
     """The sums for d_k, without the scale, and d_v, with what the queries of so many heads add to them."""
@@ -136,11 +142,19 @@ def add_queries(
     # One loop over heads and their tiles: between two loops, the sums would have to be moved.
     for step in tl.range(0, heads * steps, num_stages=STAGES):
         head = (step // steps).to(tl.int64)
-        queries = first + step % steps * TILE_Q + tl.arange(0, TILE_Q)
+        first_query = first + step % steps * TILE_Q
+        queries = first_query + tl.arange(0, TILE_Q)
         there = queries < len_q
         in_q, in_d_out = q + head * q_stride_h, d_out + head * d_out_stride_h
-        q_tile = load_tile(in_q, queries, len_q, q_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)
-        d_out_tile = load_tile(in_d_out, queries, len_q, d_out_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)
+        in_head = first_head + step // steps
+        q_tile = load_rows(
+            in_q, queries, len_q, q_stride_t, 1, tiles_of_q, batch, in_head, start_q + first_query,
+            HEAD_DIM, HEAD_TILE, True, HAS_DESCRIPTORS, UPCAST,
+        )  # (TILE_Q, HEAD_TILE)  # fmt: skip
+        d_out_tile = load_rows(
+            in_d_out, queries, len_q, d_out_stride_t, 1, tiles_of_d_out, batch, in_head, start_q + first_query,
+            D_V, VALUE_TILE, True, HAS_DESCRIPTORS, UPCAST,
+        )  # (TILE_Q, VALUE_TILE)  # fmt: skip
         # A query that is not there is like one that saw nothing.
         lse = tl.load(row_lse + head * row_stride_h + queries, mask=there, other=float("inf"))
         delta = tl.load(row_delta + head * row_stride_h + queries, mask=there, other=0.0)
@@ -151,12 +165,13 @@ def add_queries(
         weight, tangent, seen = weights_of(
             product, lse[None, :], queries[None, :], keys[:, None], len_q, len_k, window, scale, softcap, slope,
             in_mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+            True,
         )  # fmt: skip
         finite_d_out = d_out_tile
         if CAREFUL:
             weight = tl.where(seen, weight, 0.0)  # an lse may be NaN
             finite_d_out, spoilt = only_finite(d_out_tile)
-            sum_v = spoil(sum_v, seen & there[None, :], spoilt)
+            sum_v = spoil(sum_v, seen, spoilt)
         sum_v = tl.dot(weight.to(d_out_tile.dtype), finite_d_out, sum_v, input_precision="ieee")
 
         d_weight = tl.dot(v_tile, tl.trans(d_out_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
@@ -164,6 +179,6 @@ def add_queries(
         d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP, CAREFUL)
         if CAREFUL:
             q_tile, spoilt = only_finite(q_tile)
-            sum_k = spoil(sum_k, seen & there[None, :], spoilt)
+            sum_k = spoil(sum_k, seen, spoilt)
         sum_k = tl.dot(d_product.to(q_tile.dtype), q_tile, sum_k, input_precision="ieee")
     return sum_k, sum_v

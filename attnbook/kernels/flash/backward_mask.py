@@ -77,6 +77,7 @@ def mask_kernel(
         weight, _, seen = weights_of(
             product, lse[:, None], queries[:, None], keys[None, :], len_q, len_k, window, scale, softcap, slope,
             in_mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+            False,
         )  # fmt: skip
 
         in_d_out = d_out + sequence * d_out_stride_b + head * d_out_stride_h + start_q * d_out_stride_t

@@ -25,7 +25,7 @@ from attnbook.kernels.flash.backward_tiles import (
     spoil,
     weights_of,
 )
-from attnbook.kernels.tiles import NO_MASK, load_tile, store_tile
+from attnbook.kernels.tiles import NO_MASK, load_rows, load_tile, store_tile
 
 
 @triton.jit
@@ -33,6 +33,7 @@ def queries_kernel(
     q, q_stride_b, q_stride_h, q_stride_t,  # (b, n_heads, t_q, d)
     k, k_stride_b, k_stride_h, k_stride_t,  # (b, n_kv_heads, t_kv, d)
     v, v_stride_b, v_stride_h, v_stride_t,  # (b, n_kv_heads, t_kv, d_v)
+    tiles_of_k, tiles_of_v,  # descriptors of k and v, or None
     d_out, d_out_stride_b, d_out_stride_h, d_out_stride_t,  # (b, n_heads, t_q, d_v)
     row_lse, row_delta, row_stride_b, row_stride_h,  # (b, n_heads, t_q), from `rows_kernel`
     d_q, d_q_stride_b, d_q_stride_h, d_q_stride_t,  # (b, n_heads, t_q, d): written
@@ -46,7 +47,8 @@ def queries_kernel(
     HEAD_DIM: tl.constexpr, D_V: tl.constexpr, HEAD_TILE: tl.constexpr, VALUE_TILE: tl.constexpr,
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_VARLEN: tl.constexpr, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
-    HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, NEEDS_SLOPES: tl.constexpr, UPCAST: tl.constexpr,
+    HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, NEEDS_SLOPES: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):  # fmt: skip
     """Write d_q of TILE_Q queries of one head of one sequence, and what they add to the slope's gradient."""
     # Which tile of which head of which sequence: late tiles first, since causal ones have the most keys.
@@ -64,6 +66,9 @@ def queries_kernel(
             tl.store(slope_parts, 0.0)
         return
 
+    # Where a descriptor finds key 0; all packed sequences lie in one batch.
+    batch = 0 if IS_VARLEN else sequence.to(tl.int32)
+    described_head, described_key = head // group, start_k.to(tl.int32)
     kv_head, head = (head // group).to(tl.int64), head.to(tl.int64)
     q += sequence * q_stride_b + head * q_stride_h + start_q * q_stride_t
     k += sequence * k_stride_b + kv_head * k_stride_h + start_k * k_stride_t
@@ -85,7 +90,8 @@ def queries_kernel(
     sum_slope = tl.zeros((TILE_Q,), tl.float32)
     last_query = tl.minimum(first_query + TILE_Q, len_q) - 1
     first, stop = keys_of_queries(first_query, last_query, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
-    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK
+    # A descriptor brings what lies behind a packed sequence, too.
+    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK or (IS_VARLEN and HAS_DESCRIPTORS)
     for careful in tl.static_range(2 if MAY_HIDE else 1):
         if careful:  # from the beginning, if there is reason to; else no key at all
             spoilt = not_finite(sum_q + sum_slope[:, None])
@@ -94,15 +100,17 @@ def queries_kernel(
             sum_slope = tl.where(spoilt, 0.0, sum_slope)
         sum_q, sum_slope = add_keys(
             sum_q, sum_slope, q_tile, d_out_tile, lse, delta, queries, first, stop, k, k_stride_t, v, v_stride_t,
+            tiles_of_k, tiles_of_v, batch, described_head, described_key,
             mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
             HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, FEW if careful else TILE_K, 1 if careful else STAGES,
-            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, NEEDS_SLOPES, UPCAST, careful == 1,
+            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, HAS_DESCRIPTORS and not careful,
+            NEEDS_SLOPES, UPCAST, careful == 1,
         )  # fmt: skip
 
     d_q += sequence * d_q_stride_b + head * d_q_stride_h + start_q * d_q_stride_t
     store_tile(d_q, queries, len_q, d_q_stride_t, 1, sum_q * d_scale, HEAD_DIM, HEAD_TILE, UPCAST)
     if NEEDS_SLOPES:
-        tl.store(slope_parts, -tl.sum(sum_slope, axis=0))
+        tl.store(slope_parts, -tl.sum(tl.where(queries < len_q, sum_slope, 0.0), axis=0))
 
 
 @triton.jit
@@ -116,24 +124,31 @@ def add_keys(
     first, stop,  # keys from the first up to, and without, the second
     k, k_stride_t,
     v, v_stride_t,
+    tiles_of_k, tiles_of_v, batch, kv_head, start_k,  # descriptors, or None, and where in them key 0 lies
     mask, mask_stride_q, mask_stride_k,
     slope, len_q, len_k, window, scale, softcap, hidden,
     HEAD_DIM: tl.constexpr, D_V: tl.constexpr, HEAD_TILE: tl.constexpr, VALUE_TILE: tl.constexpr,
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr, HAS_ALIBI: tl.constexpr,
-    MASK_KIND: tl.constexpr, NEEDS_SLOPES: tl.constexpr, UPCAST: tl.constexpr,
+    MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, NEEDS_SLOPES: tl.constexpr, UPCAST: tl.constexpr,
     CAREFUL: tl.constexpr,
 ):  # fmt: skip
     """The sums for d_q, without the scale, and for the slope, with what the keys add to them."""
     for first_key in tl.range(first // TILE_K * TILE_K, stop, TILE_K, num_stages=STAGES):
         keys = first_key + tl.arange(0, TILE_K)
-        k_tile = load_tile(k, keys, len_k, k_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_K, HEAD_TILE)
-        v_tile = load_tile(v, keys, len_k, v_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)  # (TILE_K, VALUE_TILE)
+        k_tile = load_rows(
+            k, keys, len_k, k_stride_t, 1, tiles_of_k, batch, kv_head, start_k + first_key,
+            HEAD_DIM, HEAD_TILE, True, HAS_DESCRIPTORS, UPCAST,
+        )  # (TILE_K, HEAD_TILE)  # fmt: skip
+        v_tile = load_rows(
+            v, keys, len_k, v_stride_t, 1, tiles_of_v, batch, kv_head, start_k + first_key,
+            D_V, VALUE_TILE, True, HAS_DESCRIPTORS, UPCAST,
+        )  # (TILE_K, VALUE_TILE)  # fmt: skip
 
         product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_Q, TILE_K)
         weight, tangent, seen = weights_of(
             product, lse[:, None], queries[:, None], keys[None, :], len_q, len_k, window, scale, softcap, slope,
-            mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+            mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, False,
         )  # fmt: skip
         d_weight = tl.dot(d_out_tile, tl.trans(v_tile), input_precision="ieee")  # (TILE_Q, TILE_K)
         d_score = score_gradient(weight, d_weight, delta[:, None], seen, CAREFUL)

@@ -86,10 +86,13 @@ def weights_of(
     HAS_SOFTCAP: tl.constexpr,
     HAS_ALIBI: tl.constexpr,
     MASK_KIND: tl.constexpr,
+    CHECKED: tl.constexpr,  # does what a query has that is not there come into what is written?
 ):
     """The weights of a tile, the tangent of its softcap, and which pairs are seen."""
     query_at = queries + (t_kv - t_q)
     seen = in_sight(query_at, keys, t_kv, window, IS_CAUSAL, HAS_WINDOW)
+    if CHECKED:  # a query that is not there is read as 0, and 0 times an infinite key is NaN
+        seen = seen & (queries < t_q)
     added = product
     if MASK_KIND != NO_MASK:
         pointers = mask + queries.to(tl.int64) * mask_stride_q + keys.to(tl.int64) * mask_stride_k
@@ -143,7 +146,12 @@ def only_finite(tile):
 
 @triton.jit
 def spoil(total, seen, spoilt):
-    """NaN in those rows of `total` (ROWS, COLUMNS) that see (ROWS, OTHERS) one of the spoilt others (OTHERS,)."""
+    """NaN in those rows of `total` (ROWS, COLUMNS) that see (ROWS, OTHERS) one of the spoilt others (OTHERS,).
+
+    The whole row, though of a NaN in one component of d_out only that component of d_v would have to be. To add up
+    component by component, as the second launch of forward does, spills registers beside the quick walk: Triton 3.7
+    for heads of 128 and 256 on sm_90 and of 256 on sm_100.
+    """
     met = tl.max((seen & spoilt[None, :]).to(tl.int32), axis=1) == 1
     # Added, not put in its place: Triton 3.9 fails to compile a choice by rows in a sum that lies in tensor memory.
     return total + tl.where(met, float("nan"), 0.0)[:, None]

@@ -35,12 +35,20 @@ def padded(size: int) -> int:
 
 
 def forward_config(
-    head_dim: int, d_v: int, element_bytes: int, target: Target, *, bare: bool, is_causal: bool, describable: bool
+    head_dim: int,
+    d_v: int,
+    element_bytes: int,
+    target: Target,
+    *,
+    bare: bool,
+    is_causal: bool,
+    describable: bool,
+    packed: bool,
 ) -> Config:
     """How the forward kernel is cut.
 
     `bare`: no mask, softcap or ALiBi, whose tiles of numbers take registers too. `describable`: k and v lie in memory
-    so that descriptors can read them.
+    so that descriptors can read them. `packed`: sequences end within the tiles.
     """
     widest = max(padded(head_dim), padded(d_v))
     if target.interpreted:
@@ -58,10 +66,12 @@ def forward_config(
     if widest > 128:
         tile_q, tile_k = (128, 32) if generation == 9 else (64, 64)
         return Config(tile_q, tile_k, num_warps=8, num_stages=2, descriptors=describable)
-    if generation == 9:
-        return Config(128, 128 if describable else 64, num_warps=8, num_stages=2, descriptors=describable)
-    # A causal call walks its keys in two loops over one sum; warps that specialise in both spill (Triton 3.7).
-    specialize = describable and not is_causal
+    if generation == 9:  # packed, 128 keys by descriptor leave 24 bytes on the stack (Triton 3.7.1)
+        tile_k = 128 if describable and not packed else 64
+        return Config(128, tile_k, num_warps=8, num_stages=2, descriptors=describable)
+    # A causal call walks its keys in two loops over one sum; warps that specialise in both spill (Triton 3.7). Of a
+    # packed call no variant with them has been compiled.
+    specialize = describable and not is_causal and not packed
     return Config(128, 64, num_warps=8, num_stages=2, descriptors=describable, warp_specialize=specialize)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from attnbook.kernels import outputs, targets
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, again_config, forward_config, padded
+from attnbook.kernels.flash.descriptors import descriptor, takes_descriptor
 from attnbook.kernels.variant import ALWAYS
 
 
@@ -85,13 +86,18 @@ def varlen_forward(
 def launch(call: Call, out: Tensor, lse: Tensor) -> None:
     """Run the kernel on a checked call; out (b, n_heads, t_q, d_v) and lse (b, n_heads, t_q), packed with b = 1.
 
-    Where something may be hidden it runs twice: the second time for the tiles that hold a NaN, usually none.
+    Where something may be hidden it runs twice: the second time for the tiles that hold a NaN, usually none. What a
+    descriptor brings from the sequence behind is hidden, too.
     """
     # Triton, which a call needs and an import does not
     from attnbook.kernels.flash.forward_kernel import forward_kernel
 
-    for again in (False, True) if call.hides else (False,):
+    strangers = False
+    for again in (False, True):
         given, constants, config = prepare(call, out, lse, again=again)
+        if again and not (call.hides or strangers):
+            return
+        strangers = constants["IS_VARLEN"] and constants["HAS_DESCRIPTORS"]
         programs = given["q_tiles"] * call.sizes.n_heads * call.sizes.b
         if programs:
             options = {**ALWAYS, "num_warps": config.num_warps, "num_stages": config.num_stages}
@@ -104,7 +110,7 @@ def prepare(
 ) -> tuple[dict[str, Any], dict[str, Any], Config]:
     """The kernel's arguments and its constants, by the names of its parameters, and how it is cut."""
     sizes, element_bytes = call.sizes, call.q.element_size()
-    describable = all(takes_descriptor(call, x) for x in (call.k, call.v))
+    describable = takes_descriptor(call.k) and takes_descriptor(call.v)
     config = (
         again_config(sizes.head_dim, sizes.d_v, element_bytes)
         if again
@@ -116,6 +122,7 @@ def prepare(
             bare=call.bare,
             is_causal=call.is_causal,
             describable=describable,
+            packed=call.packing is not None,
         )
     )
     head_tile, value_tile = padded(sizes.head_dim), padded(sizes.d_v)
@@ -138,19 +145,3 @@ def prepare(
         "AGAIN": again,
     }
     return given, constants, config
-
-
-def takes_descriptor(call: Call, x: Tensor) -> bool:
-    """Can the hardware copy whole tiles of (b, h, t, d)? Rows lie at multiples of 16 bytes, nothing is repeated.
-
-    A packed sequence ends where the next begins, which a descriptor of the whole does not know: pointers there.
-    """
-    aligned = x.data_ptr() % 16 == 0 and all(stride * x.element_size() % 16 == 0 for stride in x.stride()[:3])
-    return call.packing is None and aligned and x.stride(3) == 1 and min(x.shape) > 0 and min(x.stride()) > 0
-
-
-def descriptor(x: Tensor, rows: int, columns: int) -> Any:
-    """A descriptor of (b, h, t, d), for tiles of so many rows of one head."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, columns])

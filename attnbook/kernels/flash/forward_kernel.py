@@ -33,6 +33,7 @@ from attnbook.kernels.tiles import (
     hide,
     in_sight,
     load_mask,
+    load_rows,
     load_tile,
     offset,
     score_tile,
@@ -79,7 +80,9 @@ def forward_kernel(
     lse += offset(sequence, lse_stride_b) + offset(head, lse_stride_h)
     if MASK_KIND != NO_MASK:
         mask += offset(sequence, mask_stride_b) + offset(head, mask_stride_h)
+    batch, first_k = sequence, 0  # where a descriptor finds the sequence; all packed ones lie in one batch
     if IS_VARLEN:
+        batch = 0
         first_q, first_k = tl.load(cu_q + sequence), tl.load(cu_k + sequence)
         t_q, t_kv = tl.load(cu_q + sequence + 1) - first_q, tl.load(cu_k + sequence + 1) - first_k
         q += offset(first_q, q_stride_t)
@@ -145,8 +148,8 @@ def forward_kernel(
                 seen = shown & seen
                 visited = tl.max(tl.max(seen.to(tl.int32), 1), 0) == 1
             if visited:
-                k_tile = load_keys(
-                    k, keys, t_kv, k_stride_t, k_stride_d, k_tiles, sequence, kv_head, key,
+                k_tile = load_rows(
+                    k, keys, t_kv, k_stride_t, k_stride_d, k_tiles, batch, kv_head, first_k + key,
                     HEAD_DIM, HEAD_TILE, part != WHOLE, HAS_DESCRIPTORS, UPCAST,
                 )  # (TILE_K, HEAD_TILE)  # fmt: skip
                 product = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")  # (TILE_Q, TILE_K)
@@ -165,8 +168,8 @@ def forward_kernel(
                 total = total * shrink + tl.sum(weight, 1)
                 average = average * shrink[:, None]
 
-                v_tile = load_keys(
-                    v, keys, t_kv, v_stride_t, v_stride_d, v_tiles, sequence, kv_head, key,
+                v_tile = load_rows(
+                    v, keys, t_kv, v_stride_t, v_stride_d, v_tiles, batch, kv_head, first_k + key,
                     D_V, VALUE_TILE, part != WHOLE, HAS_DESCRIPTORS, UPCAST,
                 )  # (TILE_K, VALUE_TILE)  # fmt: skip
                 if AGAIN:
@@ -179,22 +182,6 @@ def forward_kernel(
     some = tl.where(total == 0, 1.0, total)  # a row that has seen nothing: 0 / 1, and −inf + log₂ 1
     store_tile(out, rows, t_q, out_stride_t, out_stride_d, average / some[:, None], D_V, VALUE_TILE, UPCAST)
     tl.store(lse + offset(rows, lse_stride_t), (top + tl.log2(some)) * LN2, mask=rows < t_q)
-
-
-@triton.jit
-def load_keys(
-    start, rows, n_rows, row_stride, component_stride,  # by pointers, as in `load_tile`
-    tiles, sequence, kv_head, first_row,  # or by a descriptor of (b, n_kv_heads, t_kv, d)
-    COMPONENTS: tl.constexpr, PADDED: tl.constexpr, CHECKED: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr,
-    UPCAST: tl.constexpr,
-):  # fmt: skip
-    """A tile of keys or values (ROWS, PADDED); what is not there is 0, either way."""
-    if HAS_DESCRIPTORS:
-        tile = tl.reshape(tiles.load([sequence, kv_head, first_row, 0]), (rows.shape[0], PADDED))
-        tile = tile.to(tl.float32) if UPCAST else tile
-    else:
-        tile = load_tile(start, rows, n_rows, row_stride, component_stride, COMPONENTS, PADDED, CHECKED, UPCAST)
-    return tile
 
 
 @triton.jit

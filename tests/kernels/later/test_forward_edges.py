@@ -8,6 +8,7 @@ import torch
 from attnbook.errors import BackendUnavailable, DTypeError, ShapeError
 from attnbook.kernels import flash
 from attnbook.kernels.flash import forward
+from attnbook.kernels.flash.descriptors import takes_descriptor
 from tests.kernels.device import DEVICE
 from tests.kernels.forward_product import Case, run
 
@@ -245,15 +246,10 @@ def test_float64_is_refused():
 
 def test_a_descriptor_is_for_what_the_hardware_can_copy():
     """Rows of k at multiples of 16 bytes and nothing repeated; otherwise pointers, which take anything."""
-    q, k, v = qkv(5, 7, d=16, d_v=16, dtype=torch.float16)
-
-    def takes(k):
-        call = forward.dense_call(q, k, v, None, None, None, is_causal=False, window=None, softcap=None, scale=None)
-        return forward.takes_descriptor(call, k)
-
-    assert takes(k)
-    assert takes(k.transpose(1, 2).contiguous().transpose(1, 2))
-    assert not takes(k.transpose(2, 3).contiguous().transpose(2, 3))
-    assert not takes(k[:, :1].expand(k.shape))
-    assert not takes(torch.zeros(2, 2, 7, 17, dtype=k.dtype, device=k.device)[..., :16])
-    assert not takes(torch.zeros(2 * 2 * 7 * 16 + 1, dtype=k.dtype, device=k.device)[1:].view(k.shape))
+    _, k, _ = qkv(5, 7, d=16, d_v=16, dtype=torch.float16)
+    assert takes_descriptor(k)
+    assert takes_descriptor(k.transpose(1, 2).contiguous().transpose(1, 2))
+    assert not takes_descriptor(k.transpose(2, 3).contiguous().transpose(2, 3))
+    assert not takes_descriptor(k[:, :1].expand(k.shape))
+    assert not takes_descriptor(torch.zeros(2, 2, 7, 17, dtype=k.dtype, device=k.device)[..., :16])
+    assert not takes_descriptor(torch.zeros(2 * 2 * 7 * 16 + 1, dtype=k.dtype, device=k.device)[1:].view(k.shape))
