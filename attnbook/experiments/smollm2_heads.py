@@ -30,13 +30,13 @@ def run(seed: int = 0, draws: int = 4, half: int = 24, sentences: int = 8) -> di
     right, other = bracket_scores(generator, sentences)
     habits["bracket"] = right
     for name, each in habits.items():
-        scores = each.mean(0)
-        found, second = best(scores, 2)
+        mean = each.mean(0)
+        found, second = best(mean, 2)
         measure(f"smollm2.{name}_layer", found[0])
         measure(f"smollm2.{name}_head", found[1])
         measure_mean(f"smollm2.{name}_score", each[:, *found])
         measure_mean(f"smollm2.{name}_second", each[:, *second], quote=name != "bracket")
-        measure(f"smollm2.{name}_median", scores.median())
+        measure(f"smollm2.{name}_median", mean.median())
     found = best(right.mean(0), 1)[0]
     measure("smollm2.bracket_prefers_its_own", (right > other)[:, *found].double().mean(), unit="ratio")
 

@@ -87,20 +87,25 @@ def plain_logits(tokens: Tensor, weights: dict[str, NDArray[np.float32]], file: 
     def heads(y: Tensor, rows: Tensor, n: int) -> Tensor:
         if in_halves:
             rows = rows.view(n, -1, 2, rows.shape[1]).transpose(1, 2).flatten(0, 2)
-        return _turned((y @ rows.mT).unflatten(-1, (n, -1)).transpose(1, 2), c.theta)
+        return _turned(_split(y @ rows.mT, n), c.theta)
 
     table = weight("token_embd")
     x = table[tokens]
     for i in range(c.n_layers):
         y = functional.rms_norm(x, (c.d_model,), weight(f"blk.{i}.attn_norm"), c.eps)
         q, k = (heads(y, weight(f"blk.{i}.attn_{p}"), n) for p, n in (("q", c.n_heads), ("k", c.n_kv_heads)))
-        v = (y @ weight(f"blk.{i}.attn_v").mT).unflatten(-1, (c.n_kv_heads, -1)).transpose(1, 2)
+        v = _split(y @ weight(f"blk.{i}.attn_v").mT, c.n_kv_heads)
         out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + out.transpose(1, 2).flatten(-2) @ weight(f"blk.{i}.attn_output").mT
         y = functional.rms_norm(x, (c.d_model,), weight(f"blk.{i}.ffn_norm"), c.eps)
         gate, up = (y @ weight(f"blk.{i}.ffn_{part}").mT for part in ("gate", "up"))
         x = x + (functional.silu(gate) * up) @ weight(f"blk.{i}.ffn_down").mT
     return functional.rms_norm(x, (c.d_model,), weight("output_norm"), c.eps) @ table.mT
+
+
+def _split(y: Tensor, n: int) -> Tensor:
+    """(b, t, n · d) -> (b, n, t, d)."""
+    return y.view(*y.shape[:2], n, -1).transpose(1, 2)
 
 
 def _turned(x: Tensor, theta: float) -> Tensor:
