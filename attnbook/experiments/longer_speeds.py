@@ -40,8 +40,8 @@ def run(factor: int = 4) -> dict[str, Any]:
         measure(f"longer.{way}_slowest", ratios[-1], unit="ratio")
     measure("longer.yarn_kept", sum(abs(r - 1) < 1e-9 for r in ratio["yarn"]))
     measure("longer.yarn_slowed", sum(abs(r - factor) < 1e-9 for r in ratio["yarn"]))
-    measure("longer.yarn_attention", yarn.sharpening())
-    measure("longer.yarn_scores", yarn.sharpening() ** 2)
+    measure("longer.yarn_attention", yarn.sharpening(), unit="ratio")
+    measure("longer.yarn_scores", yarn.sharpening() ** 2, unit="ratio")
     _misread(factor, plain, theta, d, context)
     return {"wavelength": wavelength, "ratio": ratio, "context": context}
 
