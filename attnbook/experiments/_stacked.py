@@ -54,7 +54,7 @@ class Norms(nn.Module):
         y = self.norm(x).view(s, -1, d) * cast(Tensor, self.own_weight)[:, None]
         if hasattr(self, "own_bias"):
             y = y + cast(Tensor, self.own_bias)[:, None]
-        return y.view_as(x)
+        return cast(Tensor, y.view_as(x))
 
 
 class Tables(nn.Module):

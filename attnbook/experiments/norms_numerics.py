@@ -11,6 +11,9 @@ from torch import Tensor
 from attnbook.measure import experiment, measure
 from attnbook.reference import layer_norm, rms_norm
 
+SMALL = 1e-3
+"""The standard deviation of a token beside which ε is large inside the root, and small outside."""
+
 
 @experiment
 def run(seed: int = 0, d: int = 64, eps: float = 1e-5, tokens: int = 101, far: float = 40000.0) -> dict[str, Tensor]:
@@ -20,6 +23,7 @@ def run(seed: int = 0, d: int = 64, eps: float = 1e-5, tokens: int = 101, far: f
     hand = torch.tensor([1.0, 3.0, 5.0, 7.0])
     measure("norm.hand_layer", layer_norm(hand, eps=0.0)[0])
     measure("norm.hand_rms", rms_norm(hand, eps=0.0)[0])
+    measure("norm.far_place", far)
     _epsilon(x, eps)
     _biased(x, d)
     measure("norm.shift_rms_moves", bool((rms_norm(x + 1) - rms_norm(x)).abs().max() > 0.3))
@@ -34,7 +38,8 @@ def _epsilon(x: Tensor, eps: float) -> None:
     equal = torch.full((1, x.shape[-1]), 3.0)
     measure("norm.equal_components", layer_norm(equal, eps=eps).abs().max())
     measure("norm.equal_without_eps_nans", int(layer_norm(equal, eps=0.0).isnan().sum()))
-    small = x / x.std(-1, correction=0, keepdim=True) * 1e-3  # standard deviation 1e-3, variance 1e-6
+    measure("norm.small_size", SMALL)
+    small = x / x.std(-1, correction=0, keepdim=True) * SMALL  # of variance 1e-6
     root = small.var(-1, correction=0, keepdim=True).sqrt()
     outside = (small - small.mean(-1, keepdim=True)) / (root + eps)
     measure("norm.eps_inside_small", layer_norm(small, eps=eps).std(-1, correction=0).mean())
@@ -56,7 +61,8 @@ def _biased(x: Tensor, d: int) -> None:
 def _unbiased_ratio(x: Tensor) -> Tensor:
     """How much longer the result is when the variance is divided by the number of components."""
     other = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=1, keepdim=True) + 1e-5).sqrt()
-    return (layer_norm(x).double().square().sum() / other.double().square().sum()).sqrt()
+    ratio: Tensor = (layer_norm(x).double().square().sum() / other.double().square().sum()).sqrt()
+    return ratio
 
 
 def _far(x: Tensor, far: float, eps: float) -> dict[str, Tensor]:

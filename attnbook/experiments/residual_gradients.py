@@ -26,7 +26,10 @@ def run(seed: int = 0, models: int = 6, depths: tuple[int, ...] = (2, 6, 12), wi
         found = [_look(seed, models, depth, width, residual=residual, norms=norms) for depth in depths]
         first[kind], alike[kind] = (torch.stack(parts) for parts in zip(*found, strict=True))
         deep = first[kind][-1] / first[kind][0]
-        _measure_middle(f"norm.gradient_ratio_{kind}", deep)
+        if kind == "no_residual":  # from one start to another it differs by powers of ten, downwards too
+            measure("norm.gradient_stays_no_residual", bool(deep.log().mean().exp() > 0.05))
+        else:
+            _measure_middle(f"norm.gradient_ratio_{kind}", deep)
         if norms:
             _measure_middle(f"norm.alike_shallow_{kind}", alike[kind][0], unit="ratio")
             _measure_middle(f"norm.alike_deep_{kind}", alike[kind][-1], unit="ratio")
@@ -56,7 +59,8 @@ def _cosine(x: Tensor) -> Tensor:
     """The mean cosine of the angle between two different tokens of a sequence: (b, t, d) -> (b,)."""
     t = x.shape[1]
     unit = x / x.norm(dim=-1, keepdim=True)
-    return ((unit @ unit.mT).sum((1, 2)) - t) / (t * (t - 1))
+    mean: Tensor = ((unit @ unit.mT).sum((1, 2)) - t) / (t * (t - 1))
+    return mean
 
 
 def _measure_middle(id: str, values: Tensor, unit: str = "") -> None:

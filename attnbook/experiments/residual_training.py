@@ -6,6 +6,8 @@ data. The norms are there in both. A loss of `CHANCE` means that a model has lea
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ def run(
         for depth in depths:
             model = fresh(seed, models, depth, width=width, residual=residual)
             generator = torch.Generator().manual_seed(seed)
-            curves[kind] = train(model, lambda g=generator: copies(g, models, 8), steps=steps, rate=rate)
+            curves[kind] = train(model, partial(copies, generator, models, 8), steps=steps, rate=rate)
             found.append(curves[kind][-last:].mean(0))
             measure_mean(f"norm.loss_{depth}_{kind}", found[-1].tolist())
         ends[kind] = torch.stack(found)
