@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from attnbook import attention
+from attnbook.api.attention import attention
 from attnbook.models import SmolLM2, find_model
 from attnbook.models.smollm2 import HeadsOff
 from attnbook.records import depends_on
