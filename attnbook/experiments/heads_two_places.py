@@ -5,6 +5,8 @@ Asked for a + b, one head should do: half its weight here, half there. Asked for
 never negative and a head has one map for values, so that what is added for a is added for b. If the answer is read off
 by a linear map, the outputs that mean "0" form a convex set. Where a = b the output is the value of a, whatever the two
 weights. So all values mean 0, and so does every mixture of them: whoever is right on all ties says 0 for everything.
+Therefore positions go into queries and keys alone: a value that told its place would give the shares away, and shares
+are e to the difference of two scores (`heads_ratio`). In a first version a few single heads found that.
 
 Trained are several models of each kind, side by side along a leading axis s: one head, two heads with the same number
 of parameters, and the ways out that are not two heads: a head twice as long, a second layer, an MLP after the head.
@@ -127,10 +129,12 @@ class Stack:
         """Tokens (s, b, t) -> logits (s, b, t, answers); to `seen` goes each layer's weights (s, b, h, t, t)."""
         s, b, t = tokens.shape
         models = torch.arange(s)[:, None, None]
-        x = (weight["token"][models, tokens] + weight["position"][:, None]).flatten(1, 2)  # (s, b·t, width)
+        x = weight["token"][models, tokens].flatten(1, 2)  # (s, b·t, width)
+        place = weight["position"].repeat(1, b, 1)
         for layer in range(self.kind.n_layers):
             q, k, v = (
-                split_heads((x @ weight[f"{name}{layer}"]).view(s * b, t, -1), self.kind.n_heads) for name in "qkv"
+                split_heads((source @ weight[f"{name}{layer}"]).view(s * b, t, -1), self.kind.n_heads)
+                for name, source in (("q", x + place), ("k", x + place), ("v", x))
             )
             out = merge_heads(attend(q, k, v, is_causal=True)).reshape(s, b * t, -1)
             x = x + out @ weight[f"o{layer}"]

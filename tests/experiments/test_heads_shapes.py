@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbook.experiments import heads_counts, heads_groups, heads_layer, heads_traps
+from attnbook.experiments import heads_counts, heads_groups, heads_layer, heads_ratio, heads_traps
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,11 @@ def test_groups_are_neighbours():
     assert (
         found["heads.kv_numbers_own"] == 2 * found["heads.kv_numbers_grouped"] == 6 * found["heads.kv_numbers_shared"]
     )
+
+
+def test_one_head_subtracts_by_the_ratio_of_its_weights():
+    """tanh of half the difference, for a − b from −5 to 5."""
+    found = heads_ratio.run()
+    assert found["heads.ratio_error"] < 1e-12
+    assert found["heads.ratio_rises"] is True
+    assert found.data["out"][5, 0] == pytest.approx(0.98661429815)
