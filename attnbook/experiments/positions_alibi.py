@@ -18,6 +18,7 @@ TWELVE = 12
 def run(seed: int = 0, heads: int = 8, tokens: int = 1024) -> dict[str, Any]:
     """The slopes of 8 and of 12 heads; what a query at the end sees where all scores are equal."""
     slopes = torch.as_tensor(alibi_slopes(heads))
+    measure("position.alibi_keys", tokens)
     measure("position.alibi_first", slopes[0], unit="ratio")
     measure("position.alibi_last", slopes[-1], unit="ratio")
     measure("position.alibi_halves", bool((slopes[1:] / slopes[:-1] == 0.5).all()))
@@ -32,7 +33,7 @@ def run(seed: int = 0, heads: int = 8, tokens: int = 1024) -> dict[str, Any]:
 
     equal = torch.zeros(1, heads, tokens, 1, dtype=torch.float64)
     last = weights(equal[:, :, -1:], equal, alibi_slopes=slopes, is_causal=True)[0, :, 0].flip(-1)  # by distance
-    measure("position.alibi_step", last[0, 1] / last[0, 0])
+    measure("position.alibi_step", last[0, 1] / last[0, 0], unit="ratio")
     near = (last.cumsum(-1) < 0.9).sum(-1) + 1  # how many of the nearest keys share nine tenths of the weight
     measure("position.alibi_near_first", near[0])
     measure("position.alibi_near_last", near[-1])

@@ -18,18 +18,27 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 
 
 @experiment
-def run(head_dim: int = 128, theta: float = 10000.0, far: int = 131_072, farthest: int = 2**20) -> dict[str, Any]:
+def run(
+    head_dim: int = 128,
+    theta: float = 10000.0,
+    near: int = 2048,
+    counted: int = 4096,
+    far: int = 131_072,
+    farthest: int = 2**20,
+) -> dict[str, Any]:
     """Cosines of all pairs of a head at many positions, against float64."""
     measure("position.far", far)
-    at_2048, around = torch.tensor([2048]), torch.arange(1, 4096)
+    measure("position.near", near)
+    measure("position.positions_counted", counted)
+    at_2048, around = torch.tensor([near]), torch.arange(1, counted)
     for name, dtype in DTYPES.items():
         measure(f"position.{name}_error_2048", _error(at_2048, head_dim, theta, dtype).max())
-        kept = set(torch.arange(4096).to(dtype).tolist())
+        kept = set(torch.arange(counted).to(dtype).tolist())
         measure(f"position.{name}_distinct", len(kept))
     before_far = torch.arange(far - 1024, far)
     measure("position.float32_error_far", _error(before_far, head_dim, theta, torch.float32).max())
 
-    many = torch.cat([torch.arange(0, farthest, 997), before_far, torch.tensor([2048, farthest])])
+    many = torch.cat([torch.arange(0, farthest, 997), before_far, torch.tensor([near, farthest])])
     ours = rope_cos_sin(many, head_dim, theta=theta)[0].double() - _cosine(many, head_dim, theta)
     measure("position.ours_error", ours.abs().max())
     measure("position.farthest", farthest)

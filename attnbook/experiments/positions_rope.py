@@ -29,6 +29,7 @@ def run(seed: int = 0, head_dim: int = 64, pairs: int = 2000) -> dict[str, Any]:
     slowest = rope(first.roll(head_dim // 2 - 1, -1), torch.tensor([1]))[0]  # the slowest pair, one position on
     measure("position.rope_slowest", float(1 / slowest[-1].asin()))
 
+    measure("position.rope_far", FAR)
     norms = torch.stack([rope(q, torch.tensor([p])).norm(dim=-1) / q.norm(dim=-1) for p in (1, 100, FAR)])
     measure_worst("position.rope_norm_error", (norms - 1).abs().amax(0))
     near = _scores(q, k, 5, 0)

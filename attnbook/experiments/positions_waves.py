@@ -29,7 +29,7 @@ def run(seed: int = 0, positions: int = 2048, d_model: int = 64, tables: int = 2
     measure("position.wave_first_row", np.array_equal(rows[0], np.tile([0.0, 1.0], d_model // 2)))
     measure("position.wave_shortest", lengths[0])
     measure("position.wave_longest", lengths[-1])
-    measure("position.wave_growth", lengths[1] / lengths[0])
+    measure("position.wave_growth", lengths[1] / lengths[0], unit="ratio")
     measure("position.wave_growth_constant", np.ptp(lengths[1:] / lengths[:-1]) < 1e-9)
     measure("position.wave_norm", float(np.linalg.norm(rows, axis=1).mean()) ** 2)
     measure("position.wave_norm_error", np.ptp(np.linalg.norm(rows, axis=1)))
