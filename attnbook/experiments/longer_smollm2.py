@@ -53,6 +53,7 @@ def run(
     measure("longer.read_twice", text.shape[1], unit="token")
     by_gap = [second_half(model, text, gap) for gap in gaps]
     for gap, loss in zip(gaps, by_gap, strict=True):
+        measure(f"longer.hole_{gap}", gap, quote=False)
         between = 0 < gap < context  # there some texts are found again and others not: no mean says how it is
         measure_mean(f"longer.gap_random_{gap}", loss[:-1].tolist(), quote=not between)
         measure(f"longer.gap_prose_{gap}", loss[-1])
