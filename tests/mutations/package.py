@@ -6,6 +6,7 @@ Only the experiment that measures the named claim runs again.
 from __future__ import annotations
 
 from tests.mutations.kernels import KERNELS
+from tests.mutations.longer import LONGER
 from tests.mutations.mutation import Mutation
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
@@ -184,4 +185,4 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS, *TRAINED_SCORES)
+PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS, *TRAINED_SCORES, *LONGER)
