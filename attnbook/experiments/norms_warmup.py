@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnbook.experiments._stacked import copies, fresh, train
+from attnbook.experiments._stacked import CHANCE, copies, fresh, train
 from attnbook.measure import experiment, measure, measure_mean
 
 RATE = 7e-3
@@ -29,5 +29,8 @@ def run(
     losses = train(model, partial(copies, generator, 2 * models, 8), steps=steps, rate=RATE, warmup=warmups)
     sudden, warm = losses[:, :models], losses[:, models:]
     measure_mean("norm.loss_post_middle", sudden[-last:].mean(0).tolist())
-    measure_mean("norm.loss_post_middle_warm", warm[-last:].mean(0).tolist())
+    measure_mean("norm.loss_post_middle_warm", warm[-last:].mean(0).tolist(), quote=False)
+    helped = warm[-last:].mean(0)
+    some = bool((helped < 0.5 * CHANCE).any())  # at least one model has learned
+    measure("norm.warmup_helps_some", some and float(helped.mean()) < float(sudden[-last:].mean()))
     return {"sudden": sudden, "warm": warm}
