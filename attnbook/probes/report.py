@@ -20,6 +20,8 @@ class Finding:
     """The position of the input that shows it, where there is one."""
     amount: float = 0.0
     """How far the output moved, in its own units."""
+    module: str | None = None
+    """The name of the module where it was found, as `named_modules` has it; empty for the outermost."""
 
     def __str__(self) -> str:
         return self.text
@@ -33,6 +35,8 @@ class Report:
     checked: str
     """What was done, for a person to judge whether it was enough."""
     findings: tuple[Finding, ...] = ()
+    look: str = ""
+    """Where to look, when something was found."""
 
     @property
     def ok(self) -> bool:
@@ -44,4 +48,6 @@ class Report:
         lines += [f"  {finding}" for finding in self.findings[:SHOWN]]
         if len(self.findings) > SHOWN:
             lines.append(f"  and {len(self.findings) - SHOWN} more")
+        if self.look:
+            lines.append(f"  look at: {self.look}")
         return "\n".join(lines)
