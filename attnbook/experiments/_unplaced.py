@@ -12,6 +12,7 @@ Several models train side by side along a leading axis s, as in `_complement`. N
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -51,7 +52,8 @@ class Models:
         """Untrained models with weights of their own."""
 
         def normal(*shape: int) -> Tensor:
-            return (torch.randn(models, *shape, generator=generator) * shape[0] ** -0.5).requires_grad_()
+            drawn = torch.randn(models, *shape, generator=generator) / math.sqrt(shape[0])
+            return drawn.requires_grad_()
 
         weights = {"token": (torch.randn(models, VOCAB, WIDTH, generator=generator) * 0.5).requires_grad_()}
         for i in range(layers):

@@ -18,15 +18,17 @@ SETTINGS = {"open_one": (False, 1), "open_two": (False, 2), "causal_one": (True,
 
 
 @experiment
-def run(seed: int = 0, models: int = 5, steps: int = 200, batch: int = 32, rate: float = 1e-2) -> dict[str, Any]:
-    """`models` models a setting, each with weights and data of its own."""
+def run(
+    seed: int = 0, models: int = 5, steps: int = 200, batch: int = 32, rate: float = 1e-2, asked: int = 1000
+) -> dict[str, Any]:
+    """`models` models a setting, each with weights and data of its own, and `asked` fresh sequences each."""
     data: dict[str, Any] = {}
     places = torch.arange(1, task.LENGTH - 1)
     for number, (name, (is_causal, layers)) in enumerate(SETTINGS.items()):
         generator = torch.Generator().manual_seed(seed + number)
         trained = task.Models.fresh(generator, models, layers=layers, is_causal=is_causal)
         task.train(trained, generator, steps=steps, batch=batch, rate=rate)
-        named, order = task.judge(trained, generator, batch=1000)
+        named, order = task.judge(trained, generator, batch=asked)
         right = (named == places).double().mean((1, 2))
         measure_mean(f"position.{name}_place", right.tolist(), unit="ratio")
         measure_mean(f"position.{name}_order", order.tolist(), unit="ratio")

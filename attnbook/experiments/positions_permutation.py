@@ -35,7 +35,8 @@ def run(seed: int = 0, models: int = 12) -> dict[str, Any]:
     _last_of_one_layer(seed, models)
     _swapped(seed, models)
     _backwards(seed, models)
-    return {"open": {name: moved.mean(1) for name, moved in open_.items()}, "causal": causal.mean(1)}
+    moved = {"no positions": open_.pop("none"), "no positions, causal": causal, **open_}
+    return {name: shares.mean(1) for name, shares in moved.items()}
 
 
 def _model(positions: Positions, seed: int, **options: Any) -> Transformer:

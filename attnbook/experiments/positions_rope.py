@@ -78,7 +78,8 @@ def _layouts(generator: torch.Generator, head_dim: int, heads: int = 40, t: int 
         places = torch.arange(start, start + t)
         q, k = ((x @ w.T).view(t, heads, head_dim).transpose(0, 1) for w in (w_q, w_k))
         turned: Tensor = rope(q, places, layout=layout_q) @ rope(k, places, layout=layout_k).mT
-        return turned / head_dim**0.5
+        scaled: Tensor = turned / head_dim**0.5
+        return scaled
 
     right = scores(w_q, w_k, "interleaved", "interleaved")
     half_q, half_k = (permute_rope_rows(w, heads, to="half") for w in (w_q, w_k))

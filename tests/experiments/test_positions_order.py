@@ -9,7 +9,7 @@ from attnbook.experiments import positions_order
 
 @pytest.fixture(scope="module")
 def found():
-    return positions_order.run(seed=3, models=2, steps=60, batch=16)
+    return positions_order.run(seed=3, models=2, steps=50, batch=8, asked=400)
 
 
 def test_without_a_mask_nothing_is_learned(found):
