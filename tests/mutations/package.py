@@ -5,9 +5,11 @@ Only the experiment that measures the named claim runs again.
 
 from __future__ import annotations
 
+from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
 from tests.mutations.longer import LONGER
 from tests.mutations.mutation import Mutation
+from tests.mutations.norms import NORMS
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
 from tests.mutations.trained_scores import TRAINED_SCORES
@@ -185,4 +187,7 @@ PROBES = (
     ),
 )
 
-PACKAGE = (*THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *KERNELS, *TRAINED_SCORES, *LONGER)
+PACKAGE = (
+    *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
+    *NORMS,
+)  # fmt: skip
