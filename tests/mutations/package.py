@@ -12,6 +12,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.norms import NORMS
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
+from tests.mutations.trained import TRAINED
 from tests.mutations.trained_scores import TRAINED_SCORES
 
 THREE = "attnbook/reference/three_lines.py"
@@ -189,5 +190,5 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-    *NORMS,
+    *NORMS, *TRAINED,
 )  # fmt: skip
