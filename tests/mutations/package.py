@@ -12,6 +12,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.norms import NORMS
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
+from tests.mutations.positions import POSITIONS
 from tests.mutations.trained import TRAINED
 from tests.mutations.trained_scores import TRAINED_SCORES
 
@@ -190,5 +191,5 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-    *NORMS, *TRAINED,
+    *NORMS, *TRAINED, *POSITIONS,
 )  # fmt: skip

@@ -81,10 +81,10 @@ TURNED = (
         "position.rope_slowest",
     ),
     Mutation(
-        "interleaved pairs are joined as halves",
+        "both layouts pair halves",
         ROPE,
-        'if layout == "half":\n        return xp.concat([first, second], axis=-1)',
-        'if layout != "":\n        return xp.concat([first, second], axis=-1)',
+        'x[..., half:]) if layout == "half" else',
+        'x[..., half:]) if layout else',
         "position.layout_converted_error",
     ),
     Mutation(
