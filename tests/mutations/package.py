@@ -177,15 +177,19 @@ PROBES = (
     Mutation(
         "the probe looks at the past",
         PROBE,
-        "torch.nonzero(moved[:j] > tolerance)",
-        "torch.nonzero(moved[j + 1 :] > tolerance)",
+        "torch.nonzero(moved[:j] >",
+        "torch.nonzero(moved[j + 1 :] >",
         "mask.probe_passes_right",
     ),
     Mutation(
         "the probe changes nothing", PROBE, "y[:, j] += (size", "y[:, j] += (0 * size", "mask.probe_reports_leaky_only"
     ),
     Mutation(
-        "the probe tolerates everything", PROBE, "moved[:j] > tolerance", "moved[:j] > 1e9", "mask.probe_finds_leak"
+        "the probe tolerates everything",
+        PROBE,
+        "moved[:j] > (tolerance or 0.0)",
+        "moved[:j] > 1e9",
+        "mask.probe_finds_leak",
     ),
 )
 
