@@ -84,7 +84,7 @@ TURNED = (
         "both layouts pair halves",
         ROPE,
         'x[..., half:]) if layout == "half" else',
-        'x[..., half:]) if layout else',
+        "x[..., half:]) if layout else",
         "position.layout_converted_error",
     ),
     Mutation(
