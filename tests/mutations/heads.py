@@ -51,7 +51,7 @@ SHAPES = (
         "head indices shifted by one",
         HEADS_LAYER,
         JOINED,
-        "xp.reshape(xp.roll(xp.permute_dims(x, (0, 2, 1, 3)), 1, 2), (b, t, n_heads * d))",
+        "xp.reshape(xp.roll(xp.permute_dims(x, (0, 2, 1, 3)), 1, axis=2), (b, t, n_heads * d))",
         "heads.first_head_error",
     ),
     Mutation(
