@@ -41,7 +41,7 @@ TRAINED = (
     Mutation("heads counted from one", "attnbook/experiments/_smollm2.py", "divmod(int(i), scores.shape[1])",
              "divmod((int(i) + 1) % scores.numel(), scores.shape[1])", "smollm2.previous_head"),
     Mutation("the head beside it is switched off", MODEL, "off[0, layer, head] = True",
-             "off[0, layer, (head + 1) % sizes[1]] = True", GROUP),
+             "off[0, layer, (head + 1) % sizes[1]] = True", "smollm2.group_previous"),
     Mutation("nothing is switched off", MODEL, "if off is not None and off.any():", "if False:", GROUP),
     Mutation("all heads of a layer are off", MODEL, "off[0, layer, head] = True", "off[0, layer] = True",
              "smollm2.group_random"),
