@@ -17,6 +17,11 @@ collect_ignore = [] if RUNS else ["kernels"]
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: what begins last while the other processes are done already makes everybody wait."""
+    items.sort(key=lambda item: item.path.name not in ("test_kernels.py", "test_book.py"))
+
+
 @pytest.fixture(autouse=True)
 def own_docutils_namespace() -> Iterator[None]:
     """Take back the directives and roles that a test's Sphinx left registered: docutils has one list a process."""

@@ -1,6 +1,7 @@
 """A book small enough to be executed many times: how the tests write one, and run commands on it."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,8 @@ PAGES |= {f"more-{n}.md": f"# More {n}\n" for n in range(5)}
 def command(*arguments, tree=None, **options):
     """Start `python -m attnbook.bookkit` with the package of `tree`, or this one, its output in pipes."""
     environment = os.environ | ({"PYTHONPATH": str(tree)} if tree else {})
+    # Whoever runs the tests in the background of a script has SIGINT ignored, and a child inherits that.
+    options = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)} | options
     return subprocess.Popen(
         [sys.executable, "-m", "attnbook.bookkit", *map(str, arguments)],
         env=environment, cwd=tree, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
