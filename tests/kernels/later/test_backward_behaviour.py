@@ -172,7 +172,8 @@ def test_grouped_heads_add_up():
     repeated = [x.repeat_interleave(3, 1) for x in (k, v)]
     d_q, d_k, d_v, *_ = gradients(q, k, v, d_out, {"is_causal": True})
     expected = gradients(q, *repeated, d_out, {"is_causal": True})
-    assert torch.equal(d_q, expected[0])
+    # out and lse are given, and `tiled` makes them of products of other shapes: they may differ by a rounding.
+    torch.testing.assert_close(d_q, expected[0], rtol=0, atol=4 * torch.finfo(q.dtype).eps)
     for x, y in zip((d_k, d_v), expected[1:3], strict=True):
         torch.testing.assert_close(x, y.unflatten(1, (2, 3)).sum(2), rtol=1e-5, atol=1e-5)
 
