@@ -1,7 +1,7 @@
 """Where does the first number come from that is not finite? Every operation is watched, and every module by its name.
 
 −inf alone is no finding: it is how a score says "hidden". NaN and +inf are, at the first operation whose inputs had
-none, and the last −inf that came from finite numbers before is told with it.
+none, and the first −inf that came from finite numbers before is told with it.
 """
 
 from __future__ import annotations
