@@ -32,15 +32,35 @@ CHAPTERS = (
 )  # fmt: skip
 
 
+FIRST = CHAPTERS[:5]
+"""The chapters that a tree without a build executes here: the others train models for minutes."""
+
+
+def outline(text: str) -> str:
+    """What other pages may ask a chapter for: its headings with their labels, and its list of further pages."""
+    parts = r"\A---\n(?:.*\n)*?---$|^\([\w-]+\)=\n#+ .*$|^```\{toctree\}\n(?:.*\n)*?```$"
+    blocks = re.finditer(parts, text, re.MULTILINE)
+    return "\n\n".join(block[0] for block in blocks) + "\n"
+
+
 class Copy:
-    """The book and the package in a folder of their own, with what the real tree has executed already."""
+    """The book and the package in a folder of their own, with what the real tree has executed already.
+
+    Where nothing was executed yet, the chapters after the first five keep their headings only.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.chapters = CHAPTERS
         for name in ("attnbook", "book"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
         if (executed := ROOT / "book" / "_build" / "execution").is_dir():
             shutil.copytree(executed, root / "book" / "_build" / "execution")
+            return
+        self.chapters = FIRST
+        for page in sorted((root / "book").glob("[01][0-9]*.md")):
+            if page.stem not in FIRST:
+                page.write_text(outline(page.read_text(encoding="utf-8")), encoding="utf-8")
 
     def build(self, *options: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": str(self.root), "OMP_WAIT_POLICY": "PASSIVE"}
@@ -73,7 +93,7 @@ def test_every_verdict_is_fine_and_every_number_owned(copy: Copy):
     assert ledger.failures == ()
     assert ledger.unowned == 0
     assert all(entry.fine for entry in ledger.entries)
-    assert {Path(entry.document).stem for entry in ledger.entries} >= set(CHAPTERS)
+    assert {Path(entry.document).stem for entry in ledger.entries} >= set(copy.chapters)
 
 
 def test_each_number_is_judged_by_its_digits(copy: Copy):
