@@ -111,6 +111,7 @@ class SmolLM2:
         tokens: Tensor,
         *,
         positions: Tensor | None = None,
+        mask: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -118,6 +119,7 @@ class SmolLM2:
         """Read tokens (b, t) -> logits (b, t, vocab).
 
         - `positions` (t,): where the tokens stand; 0 … t − 1 where not given, or on from the cache's length.
+        - `mask`: which earlier tokens a token may look at, as in `attention`, for every layer; causal all the same.
         - `cache`: one KV cache a layer (`new_cache`), to which this call's keys and values are appended.
         - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`; or True in a boolean tensor
           (b, n_layers, n_heads), for each sequence its own.
@@ -127,13 +129,15 @@ class SmolLM2:
         Raises ShapeError for other axes, DTypeError for tokens that are not whole numbers, ValueError for a token
         outside the vocabulary, a head or a layer that does not exist, or another number of caches.
         """
-        return self.hidden(tokens, positions=positions, cache=cache, heads_off=heads_off, watch=watch) @ self.head
+        how: dict[str, Any] = {"positions": positions, "mask": mask, "cache": cache}
+        return self.hidden(tokens, heads_off=heads_off, watch=watch, **how) @ self.head
 
     def hidden(
         self,
         tokens: Tensor,
         *,
         positions: Tensor | None = None,
+        mask: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -143,7 +147,8 @@ class SmolLM2:
         if cache is not None and len(cache) != len(self.layers):
             raise ValueError(f"{len(cache)} caches for {len(self.layers)} layers: expected one a layer")
         x = self.embedding[tokens]
-        return self.from_layer(0, x, positions=positions, cache=cache, heads_off=heads_off, watch=watch)
+        how: dict[str, Any] = {"positions": positions, "mask": mask, "cache": cache}
+        return self.from_layer(0, x, heads_off=heads_off, watch=watch, **how)
 
     def from_layer(
         self,
@@ -151,6 +156,7 @@ class SmolLM2:
         x: Tensor,
         *,
         positions: Tensor | None = None,
+        mask: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -167,15 +173,15 @@ class SmolLM2:
             positions = next_positions(cache[0], x.shape[1])
         for i, layer in enumerate(self.layers[first:], first):
             past = None if cache is None else cache[i]
-            x = x + self._attention(i, layer, x, positions, past, None if off is None else off[:, i], see)
+            x = x + self._attention(i, layer, x, positions, mask, past, None if off is None else off[:, i], see)
             x = x + self._mlp(i, layer, x, see)
             see(i, "x", x)
         normed: Tensor = rms_norm(x, self.norm, eps=self.config.eps)
         return normed
 
     def _attention(
-        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, cache: KVCache | None, off: Tensor | None,
-        see: Watch,
+        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, mask: Tensor | None, cache: KVCache | None,
+        off: Tensor | None, see: Watch,
     ) -> Tensor:  # fmt: skip
         c = self.config
         q, k, v = (rms_norm(x, layer.attention_norm, eps=c.eps) @ layer.qkv).tensor_split(layer.ends, dim=-1)
@@ -185,9 +191,9 @@ class SmolLM2:
             see(i, name, y)
         if cache is not None:
             cache.append(k, v)
-            out = attend(q, cache)  # (b, n_heads, t, head_dim)
+            out = attend(q, cache, mask=mask)  # (b, n_heads, t, head_dim)
         else:
-            out = attention(q, k, v, is_causal=True)
+            out = attention(q, k, v, mask=mask, is_causal=True)
         if off is not None and off.any():
             out = out.masked_fill(off[..., None, None].to(out.device), 0)
         see(i, "heads", out)

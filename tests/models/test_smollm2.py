@@ -13,7 +13,7 @@ from attnbook.models.gguf_file import GGUFFile
 from attnbook.models.smollm2 import WATCHED, SmolLM2
 from attnbook.models.weights import in_large_pages
 from attnbook.reference import attention as plain_attention
-from attnbook.reference import permute_rope_rows, rms_norm, rope
+from attnbook.reference import permute_rope_rows, rms_norm, rope, window_mask
 from attnbook.reference.heads import merge_heads, split_heads
 from attnbook.reference.rope_scaling import LinearScaling
 from tests.models.small_gguf import (
@@ -133,6 +133,21 @@ def test_with_caches_it_is_the_whole_at_once(small, tokens):
     parts = [small(part, cache=cache) for part in tokens.split((3, 1, T - 4), dim=1)]
     torch.testing.assert_close(torch.cat(parts, 1), small(tokens), rtol=1e-4, atol=1e-4)
     assert {len(one) for one in cache} == {T}
+
+
+def test_a_mask_hides_more_than_the_future(small, tokens):
+    """A window of two keys in three layers reaches four tokens, caches or not; a mask that hides nothing is none."""
+    window = window_mask(T, T, 2, like=torch.zeros(0))
+    other = tokens.clone()
+    other[:, 4] = (other[:, 4] + 1) % len(TOKENS)
+    read = small(tokens, mask=window)
+    changed = (small(other, mask=window) != read).any(-1).any(0)
+    assert changed.tolist() == [4 <= i < 4 + LAYERS * (2 - 1) + 1 for i in range(T)]
+    torch.testing.assert_close(small(tokens, mask=torch.ones(T, T, dtype=torch.bool)), small(tokens))
+    cache = small.new_cache(T)
+    parts = [(tokens[:, :5], window[:5, :5]), (tokens[:, 5:], window[5:])]
+    cached = torch.cat([small(part, mask=mask, cache=cache) for part, mask in parts], 1)
+    torch.testing.assert_close(cached, read, rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_watched(small, tokens):
