@@ -14,6 +14,7 @@ from attnbook.costs.flops import AttentionFlops, attention_flops, count_pairs
 from attnbook.costs.io import AttentionIO, attention_io, tile_lengths
 from attnbook.costs.kv import LayerCache, kv_cache_bytes, kv_cache_layers
 from attnbook.costs.memory import AttentionMemory, attention_memory, weight_bytes
+from attnbook.costs.model_flops import LayerFlops, ModelFlops, model_flops
 from attnbook.costs.models import model, names
 from attnbook.costs.parameters import Parameters, count_parameters
 from attnbook.costs.shape import Experts, Latent, ModelShape
@@ -27,6 +28,8 @@ __all__ = [
     "Experts",
     "Latent",
     "LayerCache",
+    "LayerFlops",
+    "ModelFlops",
     "ModelShape",
     "Parameters",
     "attention_flops",
@@ -41,6 +44,7 @@ __all__ = [
     "kv_cache_bytes",
     "kv_cache_layers",
     "model",
+    "model_flops",
     "names",
     "read_config",
     "tile_lengths",
