@@ -112,6 +112,7 @@ class SmolLM2:
         *,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
+        sinks: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -120,6 +121,7 @@ class SmolLM2:
 
         - `positions` (t,): where the tokens stand; 0 … t − 1 where not given, or on from the cache's length.
         - `mask`: which earlier tokens a token may look at, as in `attention`, for every layer; causal all the same.
+        - `sinks` (n_layers, n_heads): for each head one more score a row, as in `attention`; it was trained without.
         - `cache`: one KV cache a layer (`new_cache`), to which this call's keys and values are appended.
         - `heads_off`: pairs (layer, head) whose output is replaced by 0 before `o_proj`; or True in a boolean tensor
           (b, n_layers, n_heads), for each sequence its own.
@@ -129,7 +131,7 @@ class SmolLM2:
         Raises ShapeError for other axes, DTypeError for tokens that are not whole numbers, ValueError for a token
         outside the vocabulary, a head or a layer that does not exist, or another number of caches.
         """
-        how: dict[str, Any] = {"positions": positions, "mask": mask, "cache": cache}
+        how: dict[str, Any] = {"positions": positions, "mask": mask, "sinks": sinks, "cache": cache}
         return self.hidden(tokens, heads_off=heads_off, watch=watch, **how) @ self.head
 
     def hidden(
@@ -138,6 +140,7 @@ class SmolLM2:
         *,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
+        sinks: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -146,8 +149,13 @@ class SmolLM2:
         check_tokens(tokens, self.config.vocab)
         if cache is not None and len(cache) != len(self.layers):
             raise ValueError(f"{len(cache)} caches for {len(self.layers)} layers: expected one a layer")
+        if sinks is not None and sinks.shape != (self.config.n_layers, self.config.n_heads):
+            raise ShapeError(
+                f"sinks has shape {tuple(sinks.shape)}: expected (n_layers, n_heads) = "
+                f"({self.config.n_layers}, {self.config.n_heads})"
+            )
         x = self.embedding[tokens]
-        how: dict[str, Any] = {"positions": positions, "mask": mask, "cache": cache}
+        how: dict[str, Any] = {"positions": positions, "mask": mask, "sinks": sinks, "cache": cache}
         return self.from_layer(0, x, heads_off=heads_off, watch=watch, **how)
 
     def from_layer(
@@ -157,6 +165,7 @@ class SmolLM2:
         *,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
+        sinks: Tensor | None = None,
         cache: Sequence[KVCache] | None = None,
         heads_off: HeadsOff | None = None,
         watch: Watch | None = None,
@@ -173,15 +182,16 @@ class SmolLM2:
             positions = next_positions(cache[0], x.shape[1])
         for i, layer in enumerate(self.layers[first:], first):
             past = None if cache is None else cache[i]
-            x = x + self._attention(i, layer, x, positions, mask, past, None if off is None else off[:, i], see)
+            also = {"mask": mask, "sinks": None if sinks is None else sinks[i]}
+            x = x + self._attention(i, layer, x, positions, also, past, None if off is None else off[:, i], see)
             x = x + self._mlp(i, layer, x, see)
             see(i, "x", x)
         normed: Tensor = rms_norm(x, self.norm, eps=self.config.eps)
         return normed
 
     def _attention(
-        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, mask: Tensor | None, cache: KVCache | None,
-        off: Tensor | None, see: Watch,
+        self, i: int, layer: Layer, x: Tensor, positions: Tensor | None, also: Mapping[str, Any],
+        cache: KVCache | None, off: Tensor | None, see: Watch,
     ) -> Tensor:  # fmt: skip
         c = self.config
         q, k, v = (rms_norm(x, layer.attention_norm, eps=c.eps) @ layer.qkv).tensor_split(layer.ends, dim=-1)
@@ -191,9 +201,9 @@ class SmolLM2:
             see(i, name, y)
         if cache is not None:
             cache.append(k, v)
-            out = attend(q, cache, mask=mask)  # (b, n_heads, t, head_dim)
+            out = attend(q, cache, **also)  # (b, n_heads, t, head_dim)
         else:
-            out = attention(q, k, v, mask=mask, is_causal=True)
+            out = attention(q, k, v, is_causal=True, **also)
         if off is not None and off.any():
             out = out.masked_fill(off[..., None, None].to(out.device), 0)
         see(i, "heads", out)

@@ -150,6 +150,19 @@ def test_a_mask_hides_more_than_the_future(small, tokens):
     torch.testing.assert_close(cached, read, rtol=1e-4, atol=1e-4)
 
 
+def test_sinks_take_weight_away(small, tokens):
+    """One of −inf takes none; one far above all scores takes all, and the layer's attention adds nothing."""
+    none = torch.full((LAYERS, HEADS), -torch.inf)
+    torch.testing.assert_close(small(tokens, sinks=none), small(tokens), rtol=1e-4, atol=1e-4)
+    all_of_it, seen = none.clone(), {}
+    all_of_it[1] = 1e4
+    small(tokens, sinks=all_of_it, watch=lambda layer, name, x: seen.setdefault((layer, name), x))
+    assert not seen[1, "attention"].any()
+    assert all(seen[i, "attention"].any() for i in (0, 2))
+    with pytest.raises(ShapeError, match=r"sinks has shape \(4,\): expected \(n_layers, n_heads\) = \(3, 4\)"):
+        small(tokens, sinks=none[0])
+
+
 def test_what_is_watched(small, tokens):
     """Every name for every layer in order, with its shape; what is added to x is what was watched."""
     seen = []

@@ -26,7 +26,7 @@ TRAINED = (
     Mutation("k and v swapped", WEIGHTS, 'part("attn_k"), part("attn_v")', 'part("attn_v"), part("attn_k")', APART),
     Mutation("ε outside the root in the model's norms", NORMS, ROOT, ROOT_APART, APART),
     Mutation("the model's norms subtract the mean", NORMS, ROOT, f"{CENTRED}\n    {ROOT}", APART),
-    Mutation("no mask", MODEL, "v, mask=mask, is_causal=True)", "v, mask=mask)", APART),
+    Mutation("no mask", MODEL, "attention(q, k, v, is_causal=True, **also)", "attention(q, k, v, **also)", APART),
     Mutation("steps of 4 bits not multiplied", OPENED, "(step * number", "(number", BLOCKS),
     Mutation("the least of 4 bits forgotten", OPENED, " + least).reshape", ").reshape", BLOCKS),
     Mutation("halves of bytes swapped", OPENED, 'block["nibbles"] & 15, block["nibbles"] >> 4',

@@ -12,8 +12,8 @@ TRAINED_SCORES = (
     Mutation(
         "the trained model sees its future",
         MODEL,
-        "v, mask=mask, is_causal=True)",
-        "v, mask=mask)",
+        "attention(q, k, v, is_causal=True, **also)",
+        "attention(q, k, v, **also)",
         "mask.trained_probe_passes",
     ),
     Mutation("divided by d", SCORES, "divided = plain / d**0.5", "divided = plain / d", "scaling.trained_sd_divided"),
