@@ -3,11 +3,13 @@
 - *previous*: weight on the token just before, on random tokens, where nothing else is to be known.
 - *induction* (Olsson et al. 2022): on random tokens that are repeated, weight on what followed this token last time.
 - *bracket*: weight of a closing bracket on the one that it closes, in nested brackets between random words.
+- *quote*: the same of quotation marks, where those of the inner pair are of another kind, as in print.
 - *first*: weight on the first token.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,8 +19,14 @@ from attnbook.experiments._smollm2 import attention_maps, best, model, repeated,
 from attnbook.measure import experiment, measure, measure_mean
 
 WORDS = "house river green paper letter winter garden music table window silver bread friend stone number yellow"
-KINDS = ((" (", ")"), (" [", "]"))
+Marks = tuple[str, str]
 """Opening and closing, as the model's vocabulary has them, one token each."""
+ROUND, SQUARE = (" (", ")"), (" [", "]")
+DOUBLE, SINGLE, CURLY, CURLY_SINGLE = (' "', '"'), (" '", "'"), (" “", "”"), (" ‘", "’")
+BRACKETS = ((ROUND, ROUND), (SQUARE, SQUARE))
+"""Which marks stand outside, and which inside."""
+QUOTES = ((DOUBLE, SINGLE), (CURLY, CURLY_SINGLE))
+SAME_QUOTES = ((DOUBLE, DOUBLE), (CURLY, CURLY))
 
 
 @experiment
@@ -27,8 +35,10 @@ def run(seed: int = 0, draws: int = 4, half: int = 24, sentences: int = 8) -> di
     generator = torch.Generator().manual_seed(seed)
     maps = attention_maps(repeated(generator, draws, half))  # (draws, layers, heads, t, t)
     habits = {"previous": previous_scores(maps), "induction": induction_scores(maps, half)}
-    right, other = bracket_scores(generator, sentences)
-    habits["bracket"] = right
+    pairs = {
+        name: pair_scores(generator, marks, sentences) for name, marks in (("bracket", BRACKETS), ("quote", QUOTES))
+    }
+    habits |= {name: own for name, (own, _, _) in pairs.items()}
     for name, each in habits.items():
         mean = each.mean(0)
         found, second = best(mean, 2)
@@ -37,8 +47,13 @@ def run(seed: int = 0, draws: int = 4, half: int = 24, sentences: int = 8) -> di
         measure_mean(f"smollm2.{name}_score", each[:, *found])
         measure_mean(f"smollm2.{name}_second", each[:, *second], quote=name != "bracket")
         measure(f"smollm2.{name}_median", mean.median())
-    found = best(right.mean(0), 1)[0]
-    measure("smollm2.bracket_prefers_its_own", (right > other)[:, *found].double().mean(), unit="ratio")
+    for name, (own, inner, shuffled) in pairs.items():
+        found = best(own.mean(0), 1)[0]
+        measure(f"smollm2.{name}_prefers_its_own", (own > inner)[:, *found].double().mean(), unit="ratio")
+        measure(f"smollm2.{name}_shuffled", shuffled.mean(0).max())
+    found = best(habits["quote"].mean(0), 1)[0]
+    measure_mean("smollm2.quote_same_kind", pair_scores(generator, SAME_QUOTES, sentences)[0][:, *found])
+    measure("smollm2.quote_head_is_second_of_brackets", best(habits["bracket"].mean(0), 2)[1] == found)
 
     group = model().config.n_heads // model().config.n_kv_heads
     four = best(habits["induction"].mean(0), 4)
@@ -68,25 +83,29 @@ def first_scores(maps: Tensor) -> Tensor:
     return maps[..., 1:, 0].mean(-1)
 
 
-def bracket_scores(generator: torch.Generator, sentences: int) -> tuple[Tensor, Tensor]:
-    """Weights of closing brackets that have the opening one of an inner pair nearer to them, (closings, layers, heads).
+def pair_scores(
+    generator: torch.Generator, marks: Sequence[tuple[Marks, Marks]], sentences: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of closing marks that have the opening one of an inner pair nearer to them, (closings, layers, heads).
 
-    The first tensor is the weight on the bracket that it closes, the second the largest on another of the same kind.
+    On the mark that it closes, on the opening mark of the inner pair, and on a word drawn from those before it: what
+    the best of many heads reaches there is luck and general habit, and says nothing about marks.
     """
-    right, other = [], []
-    for _ in range(sentences):
-        tokens, triples = nested(generator)
-        (maps,) = attention_maps(tokens)
-        for close, own, others in triples:
-            right.append(maps[..., close, own])
-            other.append(maps[..., close, others].amax(-1))
-    return torch.stack(right), torch.stack(other)
+    drawn = [nested(generator, outer, inner) for _ in range(sentences) for outer, inner in marks]
+    longest = max(len(tokens) for tokens, _ in drawn)
+    padded = torch.tensor([tokens + [start()] * (longest - len(tokens)) for tokens, _ in drawn])  # behind: not seen
+    weights = attention_maps(padded)  # (closings, layers, heads, t, t)
+    rows = torch.arange(len(drawn))
+    close, *places = torch.tensor([places for _, places in drawn]).unbind(-1)
+    own, inner, word = (weights[rows, :, :, close, place] for place in places)
+    return own, inner, word
 
 
-def nested(generator: torch.Generator) -> tuple[Tensor, list[tuple[int, int, list[int]]]]:
-    """Random words with one pair of brackets in another, (1, t); and (closing, its opening, the other openings).
+def nested(generator: torch.Generator, outer: Marks, inner: Marks) -> tuple[list[int], list[int]]:
+    """Tokens of random words with one pair of marks in another, and four places in them.
 
-    Only the outer pair is listed: for it, looking at the last opening bracket would be wrong.
+    The places: the outer pair's closing mark and its opening one, the inner pair's opening mark, and some word before.
+    Only the outer pair is looked at: for it, the last opening mark would be wrong.
     """
     encode = model().tokenizer.encode
     words = [token for word in WORDS.split() for token in encode(" " + word)]
@@ -94,19 +113,13 @@ def nested(generator: torch.Generator) -> tuple[Tensor, list[tuple[int, int, lis
     def draw(n: int) -> int:
         return int(torch.randint(n, (1,), generator=generator))
 
-    def some() -> list[int]:
-        return [words[draw(len(words))] for _ in range(2 + draw(4))]
-
-    found, tokens = [], [start()]
-    for kind in KINDS:
-        opening, closing = (encode(bracket)[0] for bracket in kind)
-        places = []
-        for piece in ([opening], [opening], [closing], [closing]):
-            tokens += some()
-            places.append(len(tokens))
-            tokens += piece
-        found.append((places[3], places[0], [places[1]]))
-    return torch.tensor([tokens]), found
+    tokens, places = [start()], []
+    for mark in (outer[0], inner[0], inner[1], outer[1]):
+        tokens += [words[draw(len(words))] for _ in range(2 + draw(4))]
+        places.append(len(tokens))
+        tokens += encode(mark)
+    plain = [place for place in range(1, places[3]) if place not in places]
+    return tokens, [places[3], places[0], places[1], plain[draw(len(plain))]]
 
 
 def rank_correlation(x: Tensor, y: Tensor) -> float:

@@ -28,18 +28,29 @@ def test_the_search_finds_heads_on_few_tokens():
     """The famous habits, each far above the median head."""
     found = smollm2_heads.run(seed=3, draws=2, half=16, sentences=2)
     assert (found["smollm2.previous_layer"], found["smollm2.previous_head"]) == (16, 0)
-    for name in ("previous", "induction", "bracket"):
+    for name in ("previous", "induction", "bracket", "quote"):
         assert found[f"smollm2.{name}_score"] > 5 * found[f"smollm2.{name}_median"]
 
 
-def test_only_outer_brackets_are_judged():
-    """Their opening bracket is not the nearest one, and both tokens are what they should be."""
-    tokens, triples = smollm2_heads.nested(torch.Generator().manual_seed(1))
+@pytest.mark.parametrize(("outer", "inner"), [*smollm2_heads.BRACKETS, *smollm2_heads.QUOTES])
+def test_only_the_outer_pair_is_judged(outer, inner):
+    """The last opening mark is the inner pair's, every place holds what it should, and a mark is one token."""
+    tokens, (close, own, other, word) = smollm2_heads.nested(torch.Generator().manual_seed(1), outer, inner)
     decode = shared.model().tokenizer.decode
-    for (close, own, others), (opening, closing) in zip(triples, smollm2_heads.KINDS, strict=True):
-        assert decode([int(tokens[0, close])]) == closing
-        assert {decode([int(tokens[0, place])]) for place in (own, *others)} == {opening}
-        assert own < min(others) < close
+    assert [decode([tokens[place]]) for place in (own, other, close)] == [outer[0], inner[0], outer[1]]
+    assert own < other < close == len(tokens) - 1
+    assert decode([tokens[word]]).strip() in smollm2_heads.WORDS
+    assert 0 < word < close
+
+
+def test_padding_behind_a_sentence_changes_nothing():
+    """Sentences of several lengths are read side by side: each gets the weights that it has alone."""
+    marks = smollm2_heads.BRACKETS[:1]
+    together = smollm2_heads.pair_scores(torch.Generator().manual_seed(5), marks, 3)
+    generator = torch.Generator().manual_seed(5)
+    alone = [smollm2_heads.pair_scores(generator, marks, 1) for _ in range(3)]
+    for each, parts in zip(together, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(each, torch.cat(parts), atol=1e-5, rtol=0)
 
 
 def test_the_rank_correlation_sees_order_only():
