@@ -24,6 +24,7 @@ _PARTS = (
     "line_breaks",
     "bibliography",
     "records_page",
+    "execution_page",
     "search",
     "site",
     "theme_words",

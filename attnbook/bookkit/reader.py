@@ -7,7 +7,8 @@ Sphinx judges by a page's own file whether to read it again; here a page is also
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
     from sphinx.environment import BuildEnvironment
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How long what a page shows took when it ran."""
+
+    seconds: float
+    experiments: Sequence[tuple[str, float]]
+    """Name and seconds of every experiment."""
 
 
 class NotExecuted(SphinxError):
@@ -81,6 +91,12 @@ def _results(env: BuildEnvironment) -> dict[str, str]:
     return digests
 
 
+def executions(env: BuildEnvironment) -> dict[str, Execution]:
+    """Of every chapter, how long the result took that this build found for it."""
+    found: dict[str, Execution] = env.__dict__.setdefault("bookkit_executions", {})
+    return found
+
+
 def _outdated(
     app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
 ) -> Iterable[str]:
@@ -92,13 +108,17 @@ def _outdated(
     store, files = Store(book), Files(book)
     problems = [str(error) for error in errors]
     outdated = []
+    taken = executions(env)
+    taken.clear()
     for chapter in found:
         if chapter.name not in env.found_docs:
             continue
         result = store.find(chapter, files)
         if result is None:
             problems.append(f"{chapter.shown}:1: not executed since its code, or a file it depends on, changed")
-        elif _results(env).get(chapter.name) != result.digest:
+            continue
+        taken[chapter.name] = Execution(result.seconds, result.experiments)
+        if _results(env).get(chapter.name) != result.digest:
             outdated.append(chapter.name)
     if problems:
         raise NotExecuted("\n".join([*problems, _advice(book)]))

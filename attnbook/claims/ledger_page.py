@@ -134,16 +134,17 @@ def _title(env: BuildEnvironment, docname: str) -> str:
 
 def _by_page(ledger: Ledger, env: BuildEnvironment) -> list[LedgerEntry]:
     """The entries in the order a reader turns the pages; pages outside any table of contents come last."""
-    order = {docname: place for place, docname in enumerate(_reading_order(env, env.config.root_doc, set()))}
+    order = {docname: place for place, docname in enumerate(reading_order(env, env.config.root_doc, set()))}
     return sorted(ledger.entries, key=lambda e: (order.get(e.docname, len(order)), e.docname, e.number))
 
 
-def _reading_order(env: BuildEnvironment, docname: str, seen: set[str]) -> Iterator[str]:
+def reading_order(env: BuildEnvironment, docname: str, seen: set[str]) -> Iterator[str]:
+    """The pages from `docname` on, as the tables of contents lead through them."""
     if docname not in seen:
         seen.add(docname)
         yield docname
         for child in env.toctree_includes.get(docname, ()):
-            yield from _reading_order(env, child, seen)
+            yield from reading_order(env, child, seen)
 
 
 def visit_entry(translator: Any, node: ledger_entry) -> None:

@@ -35,9 +35,8 @@ def run(seed: int = 0, draws: int = 4, half: int = 24, sentences: int = 8) -> di
     generator = torch.Generator().manual_seed(seed)
     maps = attention_maps(repeated(generator, draws, half))  # (draws, layers, heads, t, t)
     habits = {"previous": previous_scores(maps), "induction": induction_scores(maps, half)}
-    pairs = {
-        name: pair_scores(generator, marks, sentences) for name, marks in (("bracket", BRACKETS), ("quote", QUOTES))
-    }
+    kinds = {"bracket": BRACKETS, "quote": QUOTES}
+    pairs = {name: pair_scores(generator, marks, sentences) for name, marks in kinds.items()}
     habits |= {name: own for name, (own, _, _) in pairs.items()}
     for name, each in habits.items():
         mean = each.mean(0)
