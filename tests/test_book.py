@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,40 @@ def test_each_number_is_judged_by_its_digits(copy: Copy):
             assert verdict.status == "drift", f"{entry.place}: {entry.text} accepts {moved}"
             checked += 1
     assert checked > 200
+
+
+def unclaimed(ledger: Ledger, modules: set[str]) -> set[str]:
+    """The experiments of which the book says nothing that was found, only how it was asked."""
+    said = {entry.experiment.rpartition(".")[2] for entry in ledger.entries if entry.kind != "parameter"}
+    return modules - said
+
+
+def named_in(pages: Iterable[Path]) -> set[str]:
+    """The experiments that pages import."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    imports = re.findall(r"^from attnbook\.experiments import (.+)$", text, re.MULTILINE)
+    return {name.strip() for names in imports for name in names.split(",")}
+
+
+def test_what_an_experiment_found_is_said_somewhere(copy: Copy):
+    """Every experiment is run by a page, and at least one of its results, not only its settings, stands in the text."""
+    folder = ROOT / "attnbook" / "experiments"
+    experiments = {
+        path.stem for path in folder.glob("[a-z]*.py") if re.search(r"^def run\(", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert len(experiments) > 50
+    assert experiments - named_in((ROOT / "book").rglob("[0-9a-z]*.md")) == set()
+    here = experiments & named_in((copy.root / "book").rglob("[0-9a-z]*.md"))
+    assert unclaimed(copy.ledger(), here) == set()
+
+
+def test_a_setting_is_no_result(copy: Copy):
+    """An experiment of which only a setting is quoted is found."""
+    ledger = copy.ledger()
+    (name,) = {entry.experiment for entry in ledger.entries if entry.id == "scaling.score_ratio"}
+    module = name.rpartition(".")[2]
+    asked = tuple(replace(e, kind="parameter") if e.experiment == name else e for e in ledger.entries)
+    assert unclaimed(replace(ledger, entries=asked), {module}) == {module}
 
 
 def test_nothing_changed_executes_nothing(copy: Copy):
