@@ -4,7 +4,7 @@ Only shapes, no weights. Columns that are empty say "no" or "none": no window, n
 means that every p-th layer sees everything and the others see `window` keys; `local_layers` is how many those are, and
 is checked against it. `source` is the file in which the sizes were read, with its version. The columns from `qkv_bias`
 on are what the family's class in transformers 5.24.0 builds: built from each row, without weights, it has as many
-parameters as `count_parameters` says. Published totals of weights are in the tests, each with who states it.
+parameters as `count_parameters` says. What others state of the weights is in `published.csv` and in the tests.
 """
 
 from __future__ import annotations

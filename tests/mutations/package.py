@@ -5,6 +5,7 @@ Only the experiment that measures the named claim runs again.
 
 from __future__ import annotations
 
+from tests.mutations.costs import COSTS
 from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
 from tests.mutations.longer import LONGER
@@ -195,5 +196,5 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-    *NORMS, *TRAINED, *POSITIONS,
+    *NORMS, *TRAINED, *POSITIONS, *COSTS,
 )  # fmt: skip
