@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -40,19 +41,19 @@ def run(d_model: int = 64, n_heads: int = 8, short: int = 4096, long: int = 6553
     """
     small = plain_shape(d_model, n_heads)
     measure("costs.small_as_counted", all(counted(small, t) == layer(small, t) for t in (d_model, 3 * d_model)))
-    measure("costs.overtakes_small", first(lambda t: overtaken(counted(small, t)), 8 * d_model))
-    measure("costs.products_overtake_small", first(lambda t: overtaken(counted(small, t), alone=True), 8 * d_model))
+    measure("costs.overtakes_small", overtakes(partial(counted, small), most=8 * d_model))
+    measure("costs.products_overtake_small", overtakes(partial(counted, small), alone=True, most=8 * d_model))
     shapes = [shape for shape in map(model, names()) if shape.experts is None and shape.latent is None]
     blocks = [all(counted(s, t, device="meta") == layer(s, t) for t in (1, 1000)) for s in shapes]
     measure("costs.blocks_counted", len(blocks))
     measure("costs.blocks_as_counted", all(blocks))
-    exact = [first(lambda t, s=s: overtaken(layer(s, t))) == ceil(formula(s)) for s in shapes]
-    exact += [first(lambda t, s=s: overtaken(layer(s, t), alone=True)) == ceil(formula(s, alone=True)) for s in shapes]
+    where = {s.name: overtakes(partial(layer, s)) for s in shapes}
+    alone = {s.name: overtakes(partial(layer, s), alone=True) for s in shapes}
+    exact = [where[s.name] == ceil(formula(s)) and alone[s.name] == ceil(formula(s, alone=True)) for s in shapes]
     measure("costs.formula_exact", all(exact))
-    where = {s.name: first(lambda t, s=s: overtaken(layer(s, t))) for s in shapes}
     for key, name in SHOWN.items():
         measure(f"costs.overtakes_{key}", where[name])
-        measure(f"costs.products_{key}", ceil(formula(model(name), alone=True)))
+        measure(f"costs.products_{key}", alone[name])
     measure("costs.overtakes_least", min(where.values()))
     measure("costs.overtakes_most", max(where.values()))
     measure("costs.overtakes_over_d_least", min(where[s.name] / s.d_model for s in shapes), unit="ratio")
@@ -111,7 +112,12 @@ def formula(shape: ModelShape, *, alone: bool = False) -> Fraction:
     return Fraction(feed_forward - (0 if alone else 2 * d * (a + g)), 2 * a)
 
 
-def first(true: Callable[[int], bool], most: int = LONGEST) -> int:
+def overtakes(count: Callable[[int], LayerFlops], *, alone: bool = False, most: int = LONGEST) -> int:
+    """The first length from which on attention is at least as much, by such counts."""
+    return first(lambda t: overtaken(count(t), alone=alone), most)
+
+
+def first(true: Callable[[int], bool], most: int) -> int:
     """The first length from 1 on for which it is true, and for all after it; by halving. ValueError if none is."""
     if not true(most):
         raise ValueError(f"expected a length up to {most} at which it is true, found none")
@@ -124,8 +130,7 @@ def first(true: Callable[[int], bool], most: int = LONGEST) -> int:
 
 def _measure_growth(shape: ModelShape, short: int, long: int) -> dict[str, Any]:
     """What doubling costs this model's layer, with hidden pairs calculated and with those left out."""
-    causal = first(lambda t: overtaken(layer(shape, t, is_causal=True)))
-    measure("costs.overtakes_llama_causal", causal)
+    measure("costs.overtakes_llama_causal", overtakes(partial(layer, shape, is_causal=True)))
     for name, t in (("short", short), ("long", long)):
         once, twice = layer(shape, t), layer(shape, 2 * t)
         measure(f"costs.products_growth_{name}", twice.attention / once.attention, unit="ratio")
