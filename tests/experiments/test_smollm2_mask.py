@@ -34,7 +34,7 @@ def test_without_a_mask_the_probe_finds_it(monkeypatch: pytest.MonkeyPatch):
     assert found["mask.trained_past_moves"] > 0.1
 
 
-def _everything(attend, q, k, v, *, is_causal):
+def _everything(attend, q, k, v, *, is_causal, **no_other):
     return attend(q, k, v)
 
 
