@@ -44,7 +44,7 @@ def run(seed: int = 0, half: int = 16) -> dict[str, Any]:
     measure("smollm2.sink_maker_layer", found[0])
     measure("smollm2.sink_maker_head", found[1])
     measure("smollm2.sink_whole", whole)
-    measure("smollm2.sink_without_maker", left[found])
+    measure("smollm2.sink_lost", 1 - left[found] / whole, unit="ratio")
     rise = shared.loss(tokens, half + 2, [found]) - shared.loss(tokens, half + 2)
     measure("smollm2.sink_maker_rise", rise)
     return {"size": torch.stack([size[:, 0], size[:, 1:].mean(-1)], dim=1), "left": left, "whole": whole}
