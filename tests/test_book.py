@@ -133,7 +133,9 @@ def test_what_an_experiment_found_is_said_somewhere(copy: Copy):
     """Every experiment is run by a page, and at least one of its results, not only its settings, stands in the text."""
     folder = ROOT / "attnbook" / "experiments"
     experiments = {
-        path.stem for path in folder.glob("[a-z]*.py") if re.search(r"^def run\(", path.read_text("utf-8"), re.MULTILINE)
+        path.stem
+        for path in folder.glob("[a-z]*.py")
+        if re.search(r"^def run\(", path.read_text("utf-8"), re.MULTILINE)
     }
     assert len(experiments) > 50
     assert experiments - named_in((ROOT / "book").rglob("[0-9a-z]*.md")) == set()

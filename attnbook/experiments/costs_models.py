@@ -6,6 +6,7 @@ alone. Two makers leave the input's embedding out of the active weights: then it
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from attnbook.costs import count_parameters, names
@@ -22,6 +23,9 @@ SHOWN = {
     "deepseek": "DeepSeek-V3",
 }
 
+ROUNDED = 6
+"""A statement of so few characters is rounded; a longer one is a count to the last weight."""
+
 
 @experiment
 def run() -> Any:
@@ -29,6 +33,9 @@ def run() -> Any:
     stated = published()
     measure("costs.published_models", len(stated))
     measure("costs.published_agree", all(agrees(count_parameters(name).total, stated[name].total) for name in stated))
+    exact = [entry for entry in stated.values() if len(entry.total) > ROUNDED]
+    measure("costs.exact_models", len(exact))
+    measure("costs.exact_agree", all(billions(entry.total) == count_parameters(entry.model).total for entry in exact))
     sparse = [entry for entry in stated.values() if entry.active]
     measure("costs.published_sparse", len(sparse))
     measure("costs.active_agree", all(agrees(active(entry), entry.active) for entry in sparse))
@@ -54,11 +61,16 @@ def active(entry: Published) -> int:
     return found.active - (found.embedding if entry.without_input_embedding else 0)
 
 
+def billions(text: str) -> int:
+    """What is stated in billions, as a count."""
+    return int(Decimal(text) * BILLION)
+
+
 def _fits(name: str, total: str, active: str) -> bool:
     """Do both numbers of a name agree with the weights?"""
     found = count_parameters(name)
     return agrees(found.total, total) and (not active or agrees(found.active, active))
 
 
-def _cite(id: str, billions: str, entry: Published) -> None:
-    measure(id, round(float(billions) * BILLION), kind="cited", source=f"{entry.source} (attnbook/costs/published.csv)")
+def _cite(id: str, text: str, entry: Published) -> None:
+    measure(id, billions(text), kind="cited", source=f"{entry.source} (attnbook/costs/published.csv)")

@@ -70,6 +70,8 @@ def test_a_name_that_is_not_its_weights_is_found(monkeypatch):
     found = costs_models.run()
     assert found["costs.published_agree"] is True
     assert found["costs.active_agree"] is True
+    assert found["costs.exact_agree"] is True
+    assert 0 < found["costs.exact_models"] < found["costs.published_models"]
     assert found["costs.names_apart"] == len(found.data["apart"])
     assert "Mixtral-8x7B" in found.data["apart"]
 
