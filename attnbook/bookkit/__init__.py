@@ -25,6 +25,7 @@ _PARTS = (
     "bibliography",
     "records_page",
     "execution_page",
+    "terms",
     "search",
     "site",
     "theme_words",
