@@ -13,7 +13,10 @@ gettext_compact = False  # one catalogue a chapter
 gettext_uuid = False
 gettext_additional_targets = ["index"]  # not maths, not code: a translated block of either breaks
 
-extensions = ["myst_nb", "sphinxcontrib.bibtex", "attnbook.claims", "attnbook.bookkit"]
+extensions = [
+    "myst_nb", "sphinxcontrib.bibtex", "attnbook.claims", "attnbook.bookkit", "attnbook.bookkit.execution_page",
+    "attnbook.bookkit.terms",
+]  # fmt: skip
 source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["_build", "locales", "records", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]

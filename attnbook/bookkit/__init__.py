@@ -24,8 +24,6 @@ _PARTS = (
     "line_breaks",
     "bibliography",
     "records_page",
-    "execution_page",
-    "terms",
     "search",
     "site",
     "theme_words",

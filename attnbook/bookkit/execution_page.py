@@ -124,8 +124,13 @@ def _table(name: str, value: str, bodies: list[nodes.tbody]) -> nodes.table:
     return nodes.table("", group, classes=["execution"])
 
 
-def setup(app: Sphinx) -> None:
-    """Add the directive and what fills it."""
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Add the directive and what fills it.
+
+    The book's configuration names this module itself: chapters import `attnbook.bookkit`, and would run again for
+    every line that is added there.
+    """
     app.add_node(execution_table)
     app.add_directive("execution", ExecutionTable)
     app.connect("doctree-resolved", fill)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

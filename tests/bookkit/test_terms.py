@@ -36,7 +36,7 @@ def test_a_group_stands_in_its_order_with_all_names(tmp_path):
     found = re.findall(r'<dt id="([^"]+)">([^<]+)', html)
     expected = ["term-query", "term-grouped-queries-gqa", "term-grouped-queries-gqa-2"]
     assert found == list(zip(expected, ["クエリ", "グループ化", "GQA"], strict=True))
-    assert html.count('href="#term-query"') == 2  # from the text and from another definition
+    assert html.count('class="reference internal" href="#term-query"') == 2  # from the text and from another definition
     assert 'href="#term-grouped-queries-gqa-2"' in html
     assert "<strong>まとめる</strong>" in html
     assert '<span lang="ko">한국어: 쿼리</span>' in html
