@@ -6,6 +6,7 @@ Only the experiment that measures the named claim runs again.
 from __future__ import annotations
 
 from tests.mutations.costs import COSTS
+from tests.mutations.flash import FLASH
 from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
 from tests.mutations.longer import LONGER
@@ -196,5 +197,5 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-    *NORMS, *TRAINED, *POSITIONS, *COSTS,
+    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH,
 )  # fmt: skip
