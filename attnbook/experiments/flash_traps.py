@@ -19,7 +19,7 @@ MISTAKES = ("", "no rescale", "total only", "no care", "last tile skipped")
 
 
 @experiment
-def run(n: int = 256, d: int = 16, tile: int = 32, window: int = 48, repeats: int = 200, seed: int = 0) -> None:
+def run(n: int = 256, d: int = 16, tile: int = 32, window: int = 48, repeats: int = 60, seed: int = 0) -> None:
     """One head of n standard normal queries, keys and values in float64, `repeats` times."""
     q, k, v = (x[:, 0] for x in draw(repeats, n, d, seed))
     truth = _truth(q, k, v)

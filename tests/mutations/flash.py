@@ -104,7 +104,8 @@ IN_KERNEL = (
              "end = whole_end", "flash.kernel_error"),
     Mutation("kernel: a hidden pair is taken for seen", KERNEL, "tl.minimum(t_kv, earliest + 1)",
              "tl.minimum(t_kv, earliest + 32)", "flash.kernel_error"),
-    Mutation("kernel: delta is left out", KEYS, "d_weight, delta[None, :], seen", "d_weight, 0 * delta[None, :], seen", "flash.kernel_gradient_error"),
+    Mutation("kernel: delta is left out", KEYS, "d_weight, delta[None, :], seen", "d_weight, 0.0, seen",
+             "flash.kernel_gradient_error"),
 )  # fmt: skip
 
 FLASH = (*TILES, *BACK, *COUNTS, *IN_KERNEL)
