@@ -23,7 +23,7 @@ Rows = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @experiment
-def run(n: int = 512, d: int = 64, tile: int = 64, repeats: int = 20, seed: int = 0) -> None:
+def run(n: int = 512, d: int = 64, tile: int = 64, repeats: int = 10, seed: int = 0) -> None:
     """One head of n standard normal queries, keys and values, `repeats` times; tiles of `tile` queries and keys."""
     q, k, v = draw(repeats, n, d, seed)
     _measure_float64(*(x[:1, :, :37] for x in (q, k, v)))
