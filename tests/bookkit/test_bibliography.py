@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.bookkit.site_builder import build
 
@@ -30,3 +31,25 @@ def test_sources_are_a_plain_list_without_numbers(tmp_path) -> None:
     assert all(f'href="#{name}"' in html for name, _ in entries)
     assert "doc-biblioentry" not in html
     assert "fn-bracket" not in sources
+
+
+BOOK = Path(__file__).parents[2] / "book"
+
+
+def disagreements(sources: str, pages: str) -> tuple[set[str], set[str]]:
+    """Entries that no page cites, and citations without an entry."""
+    entries = set(re.findall(r"^@\w+\{\s*([^,\s]+)\s*,", sources, re.MULTILINE))
+    cited = {key.strip() for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", pages) for key in keys.split(",")}
+    return entries - cited, cited - entries
+
+
+def test_every_source_is_cited_where_it_is_used() -> None:
+    """And every citation has its source."""
+    pages = "\n".join(page.read_text("utf-8") for page in BOOK.rglob("*.md") if "_build" not in page.parts)
+    assert disagreements((BOOK / "references.bib").read_text("utf-8"), pages) == (set(), set())
+
+
+def test_a_source_that_nobody_cites_is_found() -> None:
+    """And a citation of nothing; several may stand in one role."""
+    assert disagreements(SOURCES, "{cite:p}`one`") == ({"two"}, set())
+    assert disagreements(SOURCES, "{cite:p}`one, two,three`") == (set(), {"three"})
