@@ -33,6 +33,7 @@ SECTIONS = (
     ("LayerNorm and the residual", "norms"),
     ("before or after attention", "norms-order"),
     ("where the cost comes from", "costs"),
+    ("FlashAttention", "flash"),
 )
 
 
