@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from docutils import nodes
@@ -99,13 +99,16 @@ def _seconds(app: Sphinx, found: dict[str, Execution], say: dict[str, str], docn
     return _table(say["what"], say["seconds"], bodies)
 
 
-def _body(group: tuple[nodes.Node, str] | None, rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> nodes.tbody:
+def _body(group: tuple[nodes.Node, str] | None, rows: Iterable[tuple[str, str]]) -> nodes.tbody:
     """Rows of a name and what belongs to it, below one in bold that is about all of them."""
     body = nodes.tbody()
     if group is not None:
         body += _row(nodes.strong("", "", group[0]), nodes.strong("", group[1]), scope="rowgroup")
     for name, value in rows:
-        body += _row(nodes.literal("", name), nodes.Text(value), scope="row")
+        about: nodes.Node = (
+            nodes.literal("", name) if group else nodes.Text(name)
+        )  # an experiment is called by its name in code
+        body += _row(about, nodes.Text(value), scope="row")
     return body
 
 
