@@ -17,6 +17,7 @@ from tests.mutations.options import OPTIONS
 from tests.mutations.positions import POSITIONS
 from tests.mutations.trained import TRAINED
 from tests.mutations.trained_scores import TRAINED_SCORES
+from tests.mutations.window import WINDOW
 
 THREE = "attnbook/reference/three_lines.py"
 MASKS = "attnbook/reference/masks.py"
@@ -197,5 +198,5 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH,
+    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW,
 )  # fmt: skip
