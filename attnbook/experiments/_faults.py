@@ -64,7 +64,9 @@ class Answering(nn.Module):
     def __init__(self, *, side: str, hidden: bool) -> None:
         super().__init__()
         self.side, self.hidden = side, hidden
-        self.model = Transformer(VOCAB, d_model=32, positions="alibi")  # distances: where a sentence begins is no matter
+        self.model = Transformer(
+            VOCAB, d_model=32, positions="alibi"
+        )  # distances: where a sentence begins is no matter
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(b, t), filling on the right as given -> (b, VOCAB)."""
@@ -97,7 +99,7 @@ class Crowded(nn.Module):
 
 
 def sentences(generator: torch.Generator, b: int, t: int, *, shortest: int | None = None) -> Tensor:
-    """Random tokens, `shortest` (t // 2 where not given) to t in a row, the first one t, filled up on the right: (b, t)."""
+    """Random tokens filled up on the right (b, t): `shortest` (default t // 2) to t in a row, in the first one t."""
     tokens = torch.randint(1, VOCAB, (b, t), generator=generator)
     lengths = torch.randint(t // 2 if shortest is None else shortest, t + 1, (b,), generator=generator)
     lengths[0] = t

@@ -9,7 +9,7 @@ from typing import Any
 from attnbook.experiments._command import Printed, command
 from attnbook.measure import experiment, measure
 
-SOURCE = '''\
+SOURCE = """\
 import torch
 from torch import nn
 
@@ -26,7 +26,7 @@ class Model(nn.Module):
 
 torch.manual_seed(0)
 model = Model()
-'''
+"""
 MENDED = (
     ("padding=1)   # neighbours on both sides", "padding=2)   # the past, and two too many"),
     ("self.mix(x.mT).mT", "self.mix(x.mT)[..., :-2].mT"),
@@ -35,7 +35,7 @@ MENDED = (
 
 @experiment
 def run(t: int = 6) -> Any:
-    """The model as it is, and mended. Data: `source`, the file; `printed` and `mended`, what the command says of each."""
+    """The model as it is, and mended. Data: `source`; `printed` and `mended`, what the command says of each."""
     mended = SOURCE
     for old, new in MENDED:
         mended = mended.replace(old, new)

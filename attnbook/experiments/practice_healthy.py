@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class TorchLayer(nn.Module):
-    """torch's encoder layer with its causal mask, on embedded tokens."""
+    """The encoder layer of torch with its causal mask, on embedded tokens."""
 
     def __init__(self) -> None:
         super().__init__()

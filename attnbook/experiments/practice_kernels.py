@@ -43,7 +43,7 @@ def run(threads: int = 2, heads: int = 8, d: int = 64, tokens: int = 16, b: int 
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """torch's."""
+    """What torch has."""
     return scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
@@ -69,7 +69,7 @@ def moved(attend: Any, q: Tensor, k: Tensor, v: Tensor, lengths: tuple[int, ...]
 
 @contextmanager
 def threads_are(n: int) -> Iterator[None]:
-    """torch calculates with n threads inside, and with as many as before afterwards."""
+    """Torch calculates with n threads inside, and with as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

@@ -23,14 +23,14 @@ MODELS = {
 @experiment
 def run(contexts: tuple[int, ...] = (4096, 32768, 131072)) -> Any:
     """Contexts beyond what a model was made for are counted all the same. Data: `table`, bytes by model and context."""
-    table = {}
+    table: dict[str, dict[Any, int]] = {}
     for name, key in MODELS.items():
         sizes = [kv_cache_bytes(name, tokens=context) for context in contexts]
         for context, held in zip(contexts, sizes, strict=True):
             measure(f"practice.cache_{key}_{context // 1024}", held, unit="B")
         table[name] = {"weights": weight_bytes(name), **dict(zip(contexts, sizes, strict=True))}
     for name in ("Llama-2-7B", "Qwen3-8B"):
-        measure(f"practice.context_{MODELS[name]}", model(name).context)
+        measure(f"practice.context_{MODELS[name]}", model(name).context, unit="token")
     longest, shorter = contexts[-1], contexts[-2]
     gemma = table["Gemma-3-27B"]
     measure("practice.cache_gemma_growth", gemma[longest] / gemma[shorter], unit="ratio")
