@@ -34,6 +34,12 @@ SECTIONS = (
     ("before or after attention", "norms-order"),
     ("where the cost comes from", "costs"),
     ("FlashAttention", "flash"),
+    ("in practice: what to look at", "practice"),
+    ("the loss becomes NaN", "practice-nan"),
+    ("scores that are too good", "practice-good"),
+    ("the result depends on the batch", "practice-batch"),
+    ("memory × 4 when the context doubles", "practice-memory"),
+    ("the KV cache is the budget", "practice-kv"),
 )
 
 
