@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnbook.costs import attention_flops
@@ -41,6 +42,7 @@ def run(
     measure("groups.flops_last_again", again[-1])
     measure("groups.flops_last_kept", kept[-1])
     measure("groups.flops_ratio", sum(again) / sum(kept), unit="ratio")
+    measure("groups.map_error", error_of_map(t, n_heads, n_kv_heads, seed))
     # Both kinds of attention by the formula: t² scores at each length, or one row of them.
     sizes = {"n_heads": n_heads, "head_dim": d_model // n_heads, "n_kv_heads": n_kv_heads, "d_model": d_model}
     rows = [n_layers * attention_flops(1, i + 1, **sizes).scores for i in range(t)]
@@ -61,6 +63,16 @@ def small(d_model: int, n_heads: int, n_kv_heads: int, n_layers: int, seed: int)
         if hasattr(module, "attend_cached"):
             module.attend, module.attend_cached = attention, attend
     return model
+
+
+def error_of_map(t: int, n_heads: int, n_kv_heads: int, seed: int) -> float:
+    """Does a new token's query head read the head of the cache that torch has it read? The largest difference."""
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(1, n_heads, 1, 8, dtype=torch.float64, generator=generator)
+    k, v = torch.randn(2, 1, n_kv_heads, t, 8, dtype=torch.float64, generator=generator)
+    cache = KVCache()
+    cache.append(k, v)
+    return float((attend(q, cache) - scaled_dot_product_attention(q, k, v, enable_gqa=True)).abs().max())
 
 
 @torch.no_grad()

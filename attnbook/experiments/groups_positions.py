@@ -1,8 +1,8 @@
 """A cache that is one off: where does a new token stand, and does it see itself? SmolLM2 reads on with each mistake.
 
-The first `start` tokens of a text are read at once, then one token after another against the cache. New tokens stand, in turn,
-where they belong, one place further, all in the first new place, and from 0 again. The last mistake attends before it
-appends, so that a token doesn't see its own key.
+The first `start` tokens of a text are read at once, then one token after another against the cache. New tokens stand,
+in turn, where they belong, one place further, all in the first new place, and from 0 again. The last mistake attends
+before it appends, so that a token doesn't see its own key.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ def trained(models: int, steps: int, width: int, seed: int, task: Task) -> Stack
 
 
 def trained_on(model: Stacked, models: int, more: int, seed: int, task: Task, test: Batch) -> tuple[Tensor, Tensor]:
-    """A few more steps, on the same data for every way: the losses on `test` (models,), those on the way (more, models).
+    """A few more steps of the model itself, on the same data for every way.
 
-    The model is changed.
+    -> the losses on `test` (models,), and those on the way (more, models).
     """
     generator = torch.Generator().manual_seed(seed + 1)
     history = train(model, partial(task, generator, 16 * models), steps=more, rate=RATE_AFTER)

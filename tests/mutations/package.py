@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.mutations.costs import COSTS
 from tests.mutations.flash import FLASH
+from tests.mutations.groups import GROUPED
 from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
 from tests.mutations.longer import LONGER
@@ -199,4 +200,5 @@ PROBES = (
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW,
+    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *GROUPED,
 )  # fmt: skip
