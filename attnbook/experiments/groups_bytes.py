@@ -52,7 +52,10 @@ def run(context: int = 32768, requests: int = 24, text: str = shared.TEXT) -> di
     plain = shapes["deepseek"].n_heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim + latent.v_head_dim)
     measure("groups.latent_smaller", plain / shapes["deepseek"].kv_elements, unit="ratio")
     measure("groups.gemma_27_windows", sum(w is not None for w in shapes["gemma_27"].windows))
-    measure("groups.exercise_token", kv_cache_bytes("Llama-3.1-405B", tokens=1), unit="B")
+    asked = model("Llama-3.1-405B")
+    for key, x in {"layers": asked.layers, "kv_heads": asked.n_kv_heads, "head_dim": asked.head_dim}.items():
+        measure(f"groups.exercise_{key}", x, kind="cited", source=asked.source)
+    measure("groups.exercise_token", kv_cache_bytes(asked, tokens=1), unit="B")
     measure("groups.in_table", len(published))
     measure_real(text)
     measure_copies()
