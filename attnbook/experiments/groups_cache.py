@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from attnbook.costs import attention_flops
 from attnbook.measure import experiment, measure
 from attnbook.models import Transformer
-from attnbook.reference import KVCache, attend, attention
+from attnbook.reference import KVCache, MultiHeadAttention, attend, attention
 
 VOCAB = 16
 
@@ -44,7 +44,12 @@ def run(
     measure("groups.flops_ratio", sum(again) / sum(kept), unit="ratio")
     measure("groups.map_error", error_of_map(t, n_heads, n_kv_heads, seed))
     # Both kinds of attention by the formula: t² scores at each length, or one row of them.
-    sizes = {"n_heads": n_heads, "head_dim": d_model // n_heads, "n_kv_heads": n_kv_heads, "d_model": d_model}
+    sizes: dict[str, Any] = {
+        "n_heads": n_heads,
+        "head_dim": d_model // n_heads,
+        "n_kv_heads": n_kv_heads,
+        "d_model": d_model,
+    }
     rows = [n_layers * attention_flops(1, i + 1, **sizes).scores for i in range(t)]
     tables = [n_layers * attention_flops(i + 1, **sizes).scores for i in range(t)]
     linear = kept[0] - 2 * rows[0]
@@ -60,8 +65,8 @@ def small(d_model: int, n_heads: int, n_kv_heads: int, n_layers: int, seed: int)
         VOCAB, d_model=d_model, n_layers=n_layers, n_heads=n_heads, n_kv_heads=n_kv_heads, seed=seed
     ).double()
     for module in model.modules():
-        if hasattr(module, "attend_cached"):
-            module.attend, module.attend_cached = attention, attend
+        if isinstance(module, MultiHeadAttention):
+            vars(module).update(attend=attention, attend_cached=attend)
     return model
 
 

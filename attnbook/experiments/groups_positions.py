@@ -7,7 +7,7 @@ before it appends, so that a token doesn't see its own key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from attnbook.api.cache import KVCache
 from attnbook.experiments import _smollm2 as shared
 from attnbook.measure import experiment, measure
 
-MISTAKES = {
+MISTAKES: dict[str, Callable[[int, int], int]] = {
     "right": lambda start, i: start + i,
     "one_further": lambda start, i: start + i + 1,
     "standing_still": lambda start, i: start,

@@ -125,7 +125,7 @@ def regrouped(whole: Stacked, new: Stacked, n_kv_heads: int, way: str | int) -> 
     """`new` with the weights of `whole`; each group's keys and values are its mean, its i-th head, or fresh ones."""
     old = dict(whole.named_parameters())
     for name, parameter in new.named_parameters():
-        weight = old[name]
+        weight: Tensor = old[name]
         if "k_proj" in name or "v_proj" in name:
             weight = parameter if way == "fresh" else merged(weight, n_kv_heads, way)
         parameter.copy_(weight)
