@@ -35,7 +35,7 @@ TRAINED = (
     Mutation("the token after the next one", HEADS, "place - half + 1]", "place - half + 2]", INDUCTION),
     Mutation("the same token, not the one after", HEADS, "place - half + 1]", "place - half]", INDUCTION),
     Mutation("two places back", HEADS, "diagonal(-1, ", "diagonal(-2, ", "smollm2.previous_score"),
-    Mutation("the other bracket", HEADS, "own, inner, word = (", "inner, own, word = (",
+    Mutation("the other bracket", HEADS, "return own, inner, word", "return inner, inner, word",
              "smollm2.bracket_prefers_its_own"),
     Mutation("both quotations of one kind", HEADS, "((DOUBLE, SINGLE), (CURLY, CURLY_SINGLE))",
              "((DOUBLE, DOUBLE), (CURLY, CURLY))", "smollm2.quote_score"),
