@@ -29,7 +29,6 @@ TILES = (
              "averages.mul_(totals).sum(0)", EXACT),
     Mutation("tiles: a sum, not an average", PARTS, ".sum(0).div_(total.masked_fill(total == 0, 1.0))", ".sum(0)",
              EXACT),
-    Mutation("tiles: the last tile may be too long", PLAN, "(j, min(j + tile_k, last))", "(j, j + tile_k)", CAUSAL),
     Mutation("tiles: no scale", SCORES, "beta=0, alpha=self.options.scale", "beta=0, alpha=1.0", EXACT),
     Mutation("tiles: the end of the keys is left out", PLAN, "in range(first, last, tile_k)",
              "in range(first, last - tile_k + 1, tile_k)", EXACT),
