@@ -34,6 +34,8 @@ SECTIONS = (
     ("before or after attention", "norms-order"),
     ("where the cost comes from", "costs"),
     ("FlashAttention", "flash"),
+    ("GQA and MQA", "groups"),
+    ("sliding windows and sparse attention", "window"),
     ("in practice: what to look at", "practice"),
     ("the loss becomes NaN", "practice-nan"),
     ("scores that are too good", "practice-good"),
@@ -73,3 +75,13 @@ def test_sections_stand_in_the_documents_order():
     known = headings()
     places = [known.index(label) for _, label in SECTIONS]
     assert places == sorted(set(places))
+
+
+def test_every_chapter_takes_up_a_section():
+    """No chapter of the contents is without a section, so the list above cannot fall behind the book in silence."""
+    index = (BOOK / "index.md").read_text(encoding="utf-8")
+    chapters = re.findall(r"^(\d\d-[\w-]+)$", index, re.MULTILINE)
+    labels = {label for _, label in SECTIONS}
+    for chapter in chapters:
+        text = (BOOK / f"{chapter}.md").read_text(encoding="utf-8")
+        assert labels & set(re.findall(r"^\(([\w-]+)\)=\n# ", text, re.MULTILINE)), chapter
