@@ -91,7 +91,7 @@ GROUPED = (
     Mutation("heads are added, not averaged", MERGED, "heads.mean(0, keepdim=True)", "heads.sum(0, keepdim=True)",
              "groups.merged_mean"),
     Mutation(
-        "products of grouped scores are not counted", FLOPS, "scores=2 * pairs", "scores=pairs", "groups.flops_as_counted"
+        "grouped scores are not counted", FLOPS, "scores=2 * pairs", "scores=pairs", "groups.flops_as_counted"
     ),
     Mutation(
         "the products of values are not counted", FLOPS, "values=2 * pairs", "values=pairs", "groups.latent_intensity"
