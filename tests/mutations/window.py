@@ -9,6 +9,7 @@ FLOPS = "attnbook/costs/flops.py"
 KV = "attnbook/costs/kv.py"
 IO = "attnbook/costs/io.py"
 PLAN = "attnbook/tiled/plan.py"
+SCORES = "attnbook/tiled/scores.py"
 PARTS = "attnbook/tiled/parts.py"
 RING = "attnbook/reference/kv_cache/ring.py"
 ATTEND = "attnbook/reference/kv_cache/attend.py"
@@ -21,15 +22,16 @@ TEXT = "attnbook/experiments/_window_text.py"
 LOSSES = "attnbook/experiments/window_smollm2.py"
 PULLS = "attnbook/experiments/window_influence.py"
 GLOBAL = "attnbook/experiments/window_global.py"
+SEEN = "(behind < self.options.window)"
 BAND = "j > i + (t_kv - t_q) - window)"
 
 MASKED = (
     Mutation("one key too many", MASKS, BAND, BAND.replace(">", ">="), "window.keys_ours"),
     Mutation("one key too few", MASKS, BAND, BAND.replace("window)", "window + 1)"), "window.band_is_ours"),
-    Mutation("one key too many, layer by layer", MASKS, BAND, BAND.replace(">", ">="), "window.reach_6"),
-    Mutation("one key too few, layer by layer", MASKS, BAND, BAND.replace("window)", "window + 1)"), "window.reach_2"),
+    Mutation("one key too many, layer by layer", SCORES, SEEN, SEEN.replace("<", "<="), "window.reach_6"),
+    Mutation("one key too few, layer by layer", SCORES, SEEN, SEEN.replace("window)", "window - 1)"), "window.reach_2"),
     Mutation(
-        "the call's window is ignored", ATTENTION, "    if window is not None:", "    if False:", "window.tiled_error"
+        "the call's window is ignored", ATTENTION, "    if window is not None:", "    if False:", "window.keys_ours"
     ),
     Mutation(
         "a layer does not hand its window on", HEADS, '"window": self.window', '"window": None', "window.reach_formula"
@@ -100,14 +102,7 @@ RINGS = (
         RING,
         "t_new, n_slots = k.shape[2], self.window - 1 + max(k.shape[2], 1)",
         "t_new, n_slots = k.shape[2], self.window - 2 + max(k.shape[2], 1)",
-        "window.ring_slots",
-    ),
-    Mutation(
-        "a key forgotten early",
-        RING,
-        "self._length - (self.window - 1))",
-        "self._length - (self.window - 2))",
-        "window.ring_slots",
+        "window.ring_error",
     ),
     Mutation(
         "kept keys one slot off",
@@ -135,7 +130,7 @@ SINKS = (
         ATTENTION,
         "xp.broadcast_to(sink,",
         "xp.broadcast_to(sink * scale,",
-        "window.sink_misfits",
+        "window.sink_as_a_key",
     ),
     Mutation("tiles forget the sink", PARTS, "if sink is not None:", "if False:", "window.sink_in_tiles"),
     Mutation(
