@@ -159,7 +159,7 @@ SINKS = (
         SMOLLM2,
         '"mask": mask, "sinks": None if',
         '"mask": None, "sinks": None if',
-        "window.loss_window",
+        "window.again_window",
     ),
     Mutation("the model drops its sinks", SMOLLM2, "None if sinks is None else sinks[i]", "None", "window.loss_sinks"),
     Mutation(
