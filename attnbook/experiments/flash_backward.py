@@ -41,7 +41,7 @@ def run(n: int = 256, long: int = 2048, d: int = 64, tile: int = 64, repeats: in
     measure_mean("flash.gradient_plain", errors[0], unit="ratio")
     measure_mean("flash.gradient_tiled", errors[1], unit="ratio")
     measure_mean("flash.gradient_tiled_over_plain", errors[1] / errors[0], unit="ratio")
-    _measure_delta(q, k, v, g)
+    _measure_delta(q, k, v, g, tile)
     _measure_lse_of_base_two(q, k, v, g, truth)
     _measure_kept(long, d)
     work = {name: operations(call, q[:1], k[:1], v[:1]) for name, call in (("plain", plain), ("tiled", in_tiles))}
@@ -90,9 +90,9 @@ def _measure_kept(n: int, d: int) -> None:
         measure(f"flash.step_peak_{name}", peak, unit="B")
 
 
-def _measure_delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> None:
+def _measure_delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor, tile: int) -> None:
     """One number a row, Σ g · out, stands for Σ weight · d_weight over the row; the weights come back from lse."""
-    weight, (out, lse) = weights(q, k), tiled.attention(q, k, v, return_lse=True)
+    weight, (out, lse) = weights(q, k), tiled.attention(q, k, v, return_lse=True, tile_q=tile, tile_k=tile)
     by_weights = (weight * (g @ v.mT)).sum(-1)
     measure("flash.delta_error", (by_weights - (g * out).sum(-1)).abs().max())
     again = torch.exp(q @ k.mT / q.shape[-1] ** 0.5 - lse[..., None])

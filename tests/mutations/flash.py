@@ -42,7 +42,7 @@ TILES = (
              "start + 2 + ahead if is_causal", CAUSAL),
     Mutation("causal: every tile is an edge", PLAN, "    parts = ((start, min(stop, free[0]))",
              "    return (tile,)\n    parts = ((start, min(stop, free[0]))", "flash.tiles_at_edge"),
-    Mutation("a row that saw nothing: −inf − −inf", PARTS, "            weight.masked_fill_(nothing, 0.0)\n", "",
+    Mutation("a row that saw nothing: −inf − −inf", PARTS, "            total.masked_fill_(nothing, 0.0)\n", "",
              "flash.hidden_tile_error"),
 )  # fmt: skip
 
