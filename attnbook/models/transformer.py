@@ -40,8 +40,8 @@ class Transformer(nn.Module):
       "rope" (turns q and k; `rope_theta`, `rope_scaling`) or "alibi" (a penalty on distance).
     - `norm`: "pre" or "post"; `norm_type`: "layer", "rms" or "batch". `residual`: False leaves out every `x +`.
     - `is_causal`, `window`: what a token sees.
-    - `mlp`: "dense" (`d_ff`, `activation`), "experts" (`n_experts` SwiGLU experts of width `d_ff`, `top_k` a token) or
-      "none", attention alone.
+    - `mlp`: "dense" (`d_ff`, `activation`), "experts" (`n_experts` SwiGLU experts of width `d_ff`, `top_k` a token,
+      whose weights are made to sum to 1 by `renormalize`) or "none", attention alone.
     - `seed` decides the starting weights; embeddings are normal with standard deviation `embedding_std`, linear maps as
       torch's Linear starts them.
 
@@ -70,6 +70,7 @@ class Transformer(nn.Module):
         activation: Literal["gelu", "relu", "swiglu"] = "gelu",
         n_experts: int | None = None,
         top_k: int | None = None,
+        renormalize: bool = True,
         embedding_std: float = 0.5,
         seed: int = 0,
     ) -> None:
@@ -92,8 +93,10 @@ class Transformer(nn.Module):
                 for _ in range(n_layers)
             )  # fmt: skip
             for block in self.blocks:
-                if mlp != "dense":
-                    block.mlp = Nothing() if mlp == "none" else SparseMLP(d_model, n_experts, top_k, d_ff=d_ff)
+                if mlp == "none":
+                    block.mlp = Nothing()
+                elif mlp == "experts":
+                    block.mlp = SparseMLP(d_model, n_experts, top_k, d_ff=d_ff, renormalize=renormalize)
             self.norm = NORMS[norm_type](d_model) if norm == "pre" else nn.Identity()
             self.head = nn.Linear(d_model, vocab, bias=False)
             # Last, so that a model with a table starts like one without in everything else.
@@ -144,15 +147,24 @@ class SparseMLP(nn.Module):
     """Experts in place of the MLP: each token goes to `top_k` of `n_experts` SwiGLU networks. `attnbook.moe` runs them.
 
     `routing` is what the router decided in the last call; its `aux_loss` is to be added to a training's loss. Weights
-    start as torch's Linear does. `d_ff` is 8 · d_model // 3 where not given.
+    start as torch's Linear does. `d_ff` is 8 · d_model // 3 where not given. `renormalize` as in `moe`: with it and
+    top_k = 1 the router gets no gradient through the output.
     """
 
-    def __init__(self, d_model: int, n_experts: int | None, top_k: int | None, *, d_ff: int | None = None) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_experts: int | None,
+        top_k: int | None,
+        *,
+        d_ff: int | None = None,
+        renormalize: bool = True,
+    ) -> None:
         super().__init__()
         if n_experts is None or top_k is None or not 1 <= top_k <= n_experts:
             raise ValueError(f"top_k is {top_k} of n_experts {n_experts}: expected 1 to n_experts")
         d_ff = 8 * d_model // 3 if d_ff is None else d_ff
-        self.top_k = top_k
+        self.top_k, self.renormalize = top_k, renormalize
         self.router = nn.Parameter(_uniform(n_experts, d_model, inputs=d_model))
         self.w_gate = nn.Parameter(_uniform(n_experts, d_model, d_ff, inputs=d_model))
         self.w_up = nn.Parameter(_uniform(n_experts, d_model, d_ff, inputs=d_model))
@@ -161,7 +173,9 @@ class SparseMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform x (b, t, d_model) -> (b, t, d_model)."""
-        y, self.routing = moe(x, self.router, self.w_gate, self.w_up, self.w_down, top_k=self.top_k)
+        y, self.routing = moe(
+            x, self.router, self.w_gate, self.w_up, self.w_down, top_k=self.top_k, renormalize=self.renormalize
+        )
         return y
 
 

@@ -114,6 +114,10 @@ def test_layers_are_what_was_asked_for():
     assert isinstance(block.mlp, SparseMLP)
     model(torch.zeros(1, 3, dtype=torch.long))
     assert block.mlp.routing.experts.shape == (1, 3, 2)
+    torch.testing.assert_close(block.mlp.routing.weights.sum(-1), torch.ones(1, 3))
+    scored = small(n_kv_heads=1, residual=False, renormalize=False, **CHOICES["experts"])
+    scored(torch.tensor([[1, 2, 3]]))
+    assert (scored.blocks[0].mlp.routing.weights.sum(-1) < 0.99).all()
     assert isinstance(small(norm="post").norm, torch.nn.Identity)
 
 

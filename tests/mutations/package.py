@@ -6,6 +6,7 @@ Only the experiment that measures the named claim runs again.
 from __future__ import annotations
 
 from tests.mutations.costs import COSTS
+from tests.mutations.experts import EXPERTS
 from tests.mutations.flash import FLASH
 from tests.mutations.groups import GROUPED
 from tests.mutations.heads import HEADS
@@ -200,4 +201,6 @@ PROBES = (
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED,
+    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW,
+    *EXPERTS,
 )  # fmt: skip
