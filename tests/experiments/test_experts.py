@@ -55,16 +55,6 @@ def test_orders_differ_in_one_of_three():
     assert three["experts.hand_first_renormalised"] == pytest.approx(5 / 8)
 
 
-def test_the_other_convention_is_that_of_transformers():
-    """Its load_balancing_loss_func gives what `per_token` gives, and k times ours."""
-    module = pytest.importorskip("transformers.models.mixtral.modeling_mixtral")
-    logits = torch.randn(19, 6, generator=torch.Generator().manual_seed(0))
-    info = routed(logits, 2)
-    theirs = module.load_balancing_loss_func((logits,), 6, 2)
-    torch.testing.assert_close(experts_balance.per_token(logits, info), theirs)
-    torch.testing.assert_close(2 * info.aux_loss, theirs)
-
-
 def test_losses_follow_the_number_of_experts():
     """1 and k for uniform routing, e / k and e for the same few, for other sizes too."""
     found = experts_balance.run(n_experts=6, top_k=3, steps=3, t=16, repeats=2, seed=5)
@@ -77,13 +67,16 @@ def test_losses_follow_the_number_of_experts():
 
 def test_a_crowd_thins_out_either_way():
     """The loss moves the router, the bias does not."""
-    draw, router = experts_balance.crowd(torch.Generator().manual_seed(5), 4, 64)
-    by_loss, moved = experts_balance.mended_by_loss(draw, router, 1, 60)
-    by_bias, bias = experts_balance.mended_by_bias(draw, router, 1, 60, 0.03)
-    assert not torch.equal(moved, router)
-    assert bias.abs().max() > 0
-    for crowded in (by_loss, by_bias):
-        assert crowded[-5:].mean() < crowded[0]
+    generator = torch.Generator().manual_seed(5)
+    fell = []
+    for _ in range(4):
+        draw, router = experts_balance.crowd(generator, 6, 64)
+        by_loss, moved = experts_balance.mended_by_loss(draw, router, 1, 60)
+        by_bias, bias = experts_balance.mended_by_bias(draw, router, 1, 60, 0.03)
+        assert not torch.equal(moved, router)
+        assert bias.abs().max() > 0
+        fell.append([float(crowded[0] - crowded[-10:].mean()) for crowded in (by_loss, by_bias)])
+    assert (torch.tensor(fell).mean(0) > 0.2).all()
 
 
 def test_less_room_drops_more_and_only_late_tokens():
