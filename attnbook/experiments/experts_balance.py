@@ -41,8 +41,8 @@ def run(
         found["bias"].append(by_bias)
     crowded = {name: torch.stack(runs, 1) for name, runs in found.items()}
     for name, ratio in crowded.items():
-        measure_mean(f"experts.crowded_before_{name}", ratio[0], unit="times")
-        measure_mean(f"experts.crowded_after_{name}", ratio[-20:].mean(0), unit="times")
+        measure_mean(f"experts.crowded_before_{name}", ratio[0], unit="ratio")
+        measure_mean(f"experts.crowded_after_{name}", ratio[-20:].mean(0), unit="ratio")
     measure("experts.bias_keeps_weights_error", error)
     return {"crowded": crowded}
 

@@ -58,7 +58,7 @@ def _measure_operations(x: Tensor, router: Tensor, shares: Tensor, weights: Any,
     measure("experts.operations_router", choosing)
     measure("experts.operations_as_formula", whole.get_total_flops() == 6 * t * top_k * d * f + choosing)
     ratio = all_of_them.get_total_flops() / (whole.get_total_flops() - choosing)
-    measure("experts.operations_ratio", ratio, unit="times")
+    measure("experts.operations_ratio", ratio, unit="ratio")
 
 
 def _measure_unused(x: Tensor, router: Tensor, weights: tuple[Tensor, Tensor, Tensor], top_k: int) -> None:
