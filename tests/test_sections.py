@@ -36,6 +36,7 @@ SECTIONS = (
     ("FlashAttention", "flash"),
     ("GQA and MQA", "groups"),
     ("sliding windows and sparse attention", "window"),
+    ("mixtures of experts", "experts"),
     ("in practice: what to look at", "practice"),
     ("the loss becomes NaN", "practice-nan"),
     ("scores that are too good", "practice-good"),
