@@ -31,7 +31,7 @@ SHOWN = [
 ]
 CHAPTERS = (
     "01-one-line", "02-three-names", "03-scaling", "04-softmax", "05-mask", "06-heads", "07-positions", "08-norms",
-    "09-costs", "11-practice",
+    "09-costs", "10-summary", "11-practice",
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ SECTIONS = (
     ("GQA and MQA", "groups"),
     ("mixtures of experts", "experts"),
     ("sliding windows and sparse attention", "window"),
+    ("summary", "summary"),
     ("in practice: what to look at", "practice"),
     ("the loss becomes NaN", "practice-nan"),
     ("scores that are too good", "practice-good"),
