@@ -60,6 +60,8 @@ def fill(lengths: Tensor, n_pages: int, page_size: int) -> tuple[int, int, int]:
 
 def _held(lengths: Tensor, n_pages: int, page_size: int) -> int | None:
     """The places that the pages of these requests hold; None where there are too few pages."""
+    if not len(lengths):
+        return 0
     cache = PagedKVCache(n_pages, page_size)
     tokens = torch.zeros(1, 1, 1, 1).expand(len(lengths), 1, int(lengths.max()), 1)
     try:

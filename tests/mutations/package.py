@@ -17,6 +17,7 @@ from tests.mutations.norms import NORMS
 from tests.mutations.numerics import NUMERICS
 from tests.mutations.options import OPTIONS
 from tests.mutations.positions import POSITIONS
+from tests.mutations.practice import PRACTICE
 from tests.mutations.trained import TRAINED
 from tests.mutations.trained_scores import TRAINED_SCORES
 from tests.mutations.window import WINDOW
@@ -200,6 +201,10 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
+<<<<<<< HEAD
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED,
     *EXPERTS,
+=======
+    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED, *PRACTICE,
+>>>>>>> 026c6f9 (Chapter 11: tests and mutations; chapters 10 and 11 in the changelog)
 )  # fmt: skip
