@@ -201,10 +201,6 @@ PROBES = (
 
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
-<<<<<<< HEAD
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED,
-    *EXPERTS,
-=======
-    *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED, *PRACTICE,
->>>>>>> 026c6f9 (Chapter 11: tests and mutations; chapters 10 and 11 in the changelog)
+    *EXPERTS, *PRACTICE,
 )  # fmt: skip
