@@ -35,7 +35,7 @@ BUDGETS = (
              "weights_dtype=weights_dtype)\n\n\nMANY", "practice.kv_float8_cache"),
     Mutation("smaller weights weigh the same", BUDGET, "if weights_dtype != self.weights_dtype:", "if False:",
              "practice.kv_small_weights_requests"),
-    Mutation("windows keep everything", KV, "length if window is None else min(length, window)", "length",
+    Mutation("layers with a window keep all tokens", KV, "length if window is None else min(length, window)", "length",
              "practice.cache_gemma3_27b_128"),
     Mutation("GB for GiB", "attnbook/cli/kv.py", '"GB": 10**9', '"GB": 1 << 30', "practice.gigabytes"),
 )  # fmt: skip
