@@ -57,8 +57,6 @@ BACK = (
              "product(d_score.mT, q_rows, by_key)", GRADIENT),
     Mutation("the last tile's gradient replaces the sum", BACKWARD, "into.v[:, some_keys] += product",
              "into.v[:, some_keys] = product", GRADIENT),
-    Mutation("the weights are kept, too", FORWARD, "ctx.save_for_backward(*tensors, *output)",
-             "ctx.save_for_backward(*tensors, *output, tensors[0] @ tensors[1].mT)", "flash.kept_tiled"),
     Mutation("a table is made on the way", FORWARD, "            out, lse = attention_forward(*tensors, **options)\n",
              "            table = q @ k.mT\n            out, lse = attention_forward(*tensors, **options)\n",
              "flash.doubled_tiled"),
