@@ -37,12 +37,18 @@ def run(window: int = 16, most: int = 193) -> dict[str, Any]:
         "four": _window_text.mask(t, window, (0, 1, 2, 3)),
         "others": _window_text.mask(t, window, OTHERS),
         "wider": _window_text.mask(t, window + 4),
+        "double": _window_text.mask(t, 2 * window),
+        "double_first": _window_text.mask(t, 2 * window, (0,)),
     }
     found = {name: each_loss(text, mask=mask) for name, mask in ways.items()}
     found["sinks"] = each_loss(text, mask=ways["window"], sinks=scores_of_first(text, window))
-    mean = {name: float(loss[begin:].mean()) for name, loss in found.items()}
+    mean = {name: float(loss[begin:].mean()) for name, loss in found.items() if "double" not in name}
     for name, loss in mean.items():
         measure(f"window.loss_{name}", loss)
+    # A window twice as wide is judged twice as late, and so is the one it is compared with.
+    late = {name: float(loss[2 * begin :].mean()) for name, loss in found.items()}
+    for name in ("full", "window", "first", "double", "double_first"):
+        measure(f"window.late_{name}", late[name])
     for name in ("full", "window", "first"):
         measure(f"window.perplexity_{name}", math.exp(mean[name]))
     damage = mean["window"] - mean["full"]
