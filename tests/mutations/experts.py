@@ -45,7 +45,7 @@ EXPERTS = (
         ROUTER,
         "descending=True",
         "descending=False",
-        "experts.hand_first_raw",
+        "experts.loss_few",
     ),
     Mutation(
         "a sigmoid is a softmax",
