@@ -33,7 +33,7 @@ def run(
     measure("practice.kv_does_not_fit", found["fits"] is False)
     measure("practice.kv_gpus_needed", next(way["gpus"] for way in found["changes"] if way["gpus"] > 1))
     whole = [way for way in found["changes"] if way["gpus"] == 1 and way["context"] == context]
-    measure("practice.kv_most_on_one", max(way["requests"] for way in whole))
+    measure("practice.kv_most_on_one", max((way["requests"] for way in whole), default=0))
 
     shape = model(name)
     now = budget(shape, context=context, requests=requests, memory=memory * GIB, gpus=gpus)
@@ -49,7 +49,7 @@ def run(
     }
     for way, changed in ways.items():
         measure(f"practice.kv_{way}_cache", changed.cache, unit="B", quote=way not in ("now", "small_weights"))
-        measure(f"practice.kv_{way}_requests", changed.most_requests)
+        measure(f"practice.kv_{way}_requests", changed.most_requests or 0)
     return {"printed": command("kv", *asked).text, "ways": ways}
 
 

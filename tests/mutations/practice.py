@@ -29,7 +29,8 @@ BUDGETS = (
     Mutation("one request more than fit", BUDGET, "        return low\n", "        return low + 1\n",
              "practice.kv_shorter_requests"),
     Mutation("GPUs rounded down", BUDGET, "-(-over.needed // each)", "over.needed // each", "practice.kv_gpus_needed"),
-    Mutation("float8 in 16 bits", DTYPES, '    8: ("float8", ', '    8: (', "practice.kv_float8_cache"),
+    Mutation("float8 in 16 bits", DTYPES, "return _BITS_OF[name]", 'return 16 if name == "float8" else _BITS_OF[name]',
+             "practice.kv_float8_cache"),
     Mutation("a smaller type for the weights alone", BUDGET,
              "weights_dtype=weights_dtype, kv_dtype=kv_dtype)\n\n\nMANY",
              "weights_dtype=weights_dtype)\n\n\nMANY", "practice.kv_float8_cache"),
@@ -48,9 +49,7 @@ PAGING = (
 )  # fmt: skip
 
 PROBES = (
-    Mutation("the probe of the batch sees no difference", CALLING, "eps ** 0.5 * out", "eps ** 0.5 * 1e9 * out",
-             "practice.batch_found"),
-    Mutation("neighbours are the same ones", BATCH, "order[others] = others.roll(1)", "order[others] = others",
+    Mutation("the probe of the batch sees no difference", BATCH, "if moved > quiet:", "if moved > 1e9 * quiet:",
              "practice.batch_found"),
     Mutation("rounding is a finding", CALLING, "eps ** 0.5 * out", "eps * 1e-9 * out", "practice.batch_false_alarms"),
     Mutation("the probe of the leak looks at the future", LEAK, "moved[:j] >", "moved[j:] >",
