@@ -129,7 +129,7 @@ EXPERTS = (
         SORTED,
         "F.silu(rows @ _multiplied(w_gate[e])).mul_(rows @ _multiplied(w_up[e]))",
         "F.silu(rows @ _multiplied(w_up[e])).mul_(rows @ _multiplied(w_gate[e]))",
-        "experts.all_error",
+        "experts.sorted_error",
     ),
     Mutation(
         "an expert without tokens is given all of them",
