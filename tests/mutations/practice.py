@@ -84,7 +84,7 @@ CASES = (
     Mutation("alone is compared with another sequence", KERNELS, "(alone[0] - together[i])",
              "(alone[0] - together[i - 1])", "practice.kernel_ours_equal"),
     Mutation("a batch has other splits", "attnbook/tiled/decode.py", "self.keys = min(max(numbers //",
-             "self.keys = min(max(numbers // 64 // sizes.b //", "practice.kernel_ours_equal"),
+             "self.keys = min(max(numbers // 8 // sizes.b //", "practice.kernel_ours_equal"),
 )  # fmt: skip
 
 PRACTICE = (*BUDGETS, *PAGING, *PROBES, *CASES)
