@@ -49,7 +49,9 @@ def run(models: int = 6, steps: int = 200, rate: float = 0.15, b: int = 8, width
     measure("practice.nan_rest_backward", all(backward))
     late = [broken[i].one_step_later(rate) for i in named]
     measure("practice.nan_late_share", min((share for share, _ in late), default=0.0), unit="ratio")
-    measure("practice.nan_late_not_run", all(report.findings[0].kind == "parameter" for _, report in late))
+    measure(
+        "practice.nan_late_not_run", all([f.kind for f in report.findings[:1]] == ["parameter"] for _, report in late)
+    )
     shown = {"report": str(reports[named[0]]), "late": str(late[0][1])} if named else {}
     return {**shown, "broke": broke}
 

@@ -59,8 +59,6 @@ PROBES = (
              "practice.good_sees_ahead"),
     Mutation("overflow does not look", OVERFLOW, "if bad := _bad(x):\n            self.first",
              "if bad := 0:\n            self.first", "practice.nan_named"),
-    Mutation("−inf is a finding", OVERFLOW, "(x.isnan() | (x == torch.inf))", "(~x.isfinite())",
-             "practice.healthy_false_alarms"),
     Mutation("weights are not looked at first", OVERFLOW, "if isinstance(module, nn.Module):\n        for name, x",
              "if False:\n        for name, x", "practice.nan_late_not_run"),
     Mutation("the command ends with 0 whatever it found", COMMAND,
