@@ -16,11 +16,7 @@ from attnbook.costs.budget import WEIGHTS_NEEDED, Budget, budget, changes
 from attnbook.costs.dtypes import bytes_of
 from attnbook.costs.kv import kv_cache_layers
 from attnbook.costs.models import model, names
-
-UNITS = {
-    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
-}  # fmt: skip
+from attnbook.costs.sizes import UNITS, size_in_bytes
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,11 +73,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def size(text: str) -> int:
-    """Bytes from a number and a unit, as 80GiB, 1.5 TB or 512MiB; argparse says what is wrong with anything else."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if found is None or found[2].upper() not in UNITS:
-        raise argparse.ArgumentTypeError(f"expected a size with its unit, as 80GiB or 80GB, got {text!r}")
-    return round(float(found[1]) * UNITS[found[2].upper()])
+    """Bytes from a number and a unit, as 80GiB; argparse says what is wrong with anything else."""
+    try:
+        return size_in_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _count(text: str) -> int:

@@ -85,10 +85,10 @@ class Answering(nn.Module):
 class Crowded(nn.Module):
     """Experts whose room is shared by the whole batch: who comes late finds them full."""
 
-    def __init__(self, *, capacity_factor: float | None, d: int = 16, n: int = 4) -> None:
+    def __init__(self, *, capacity_factor: float | None, d: int = 16, n: int = 4, seed: int = 0) -> None:
         super().__init__()
         self.capacity_factor = capacity_factor
-        g = torch.Generator().manual_seed(0)
+        g = torch.Generator().manual_seed(seed)
         self.weights = [torch.randn(shape, generator=g) / d**0.5 for shape in ((n, d), (n, d, d), (n, d, d), (n, d, d))]
         self.embedding = torch.randn(VOCAB, d, generator=g)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook import moe
+from attnbook.api.moe import moe
 from attnbook.experiments._experts import experts, routed
 from attnbook.measure import experiment, measure, measure_mean
 

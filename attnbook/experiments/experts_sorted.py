@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnbook import moe
+from attnbook.api.moe import moe
 from attnbook.experiments._experts import experts
 from attnbook.measure import experiment, measure
 from attnbook.reference.moe import swiglu

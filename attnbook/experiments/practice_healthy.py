@@ -31,10 +31,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 class TorchLayer(nn.Module):
     """The encoder layer of torch with its causal mask, on embedded tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         super().__init__()
         with torch.random.fork_rng():
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             self.embedding = nn.Embedding(VOCAB, 32)
             self.layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnbook.cli.kv import size
 from attnbook.costs import kv_cache_bytes, model, weight_bytes
+from attnbook.costs.sizes import size_in_bytes
 from attnbook.measure import experiment, measure
 
 MODELS = {
@@ -37,5 +37,5 @@ def run(contexts: tuple[int, ...] = (4096, 32768, 131072)) -> Any:
     for which, tokens, requests in (("_token", 1, 1), ("_request", 8192, 1), ("", 8192, 20)):
         exercise = kv_cache_bytes("Llama-3.1-8B", tokens=tokens, requests=requests)
         measure(f"practice.cache_exercise{which}", exercise, unit="B")
-    measure("practice.gigabytes", size("80GB"), unit="B")
+    measure("practice.gigabytes", size_in_bytes("80GB"), unit="B")
     return {"table": table}

@@ -23,7 +23,9 @@ from attnbook.tiled.plan import plan
 
 
 @experiment
-def run(lengths: tuple[int, ...] = (1024, 2048, 4096), window: int = 256, d: int = 64, tile: int = 64) -> Any:
+def run(
+    lengths: tuple[int, ...] = (1024, 2048, 4096), window: int = 256, d: int = 64, tile: int = 64, seed: int = 0
+) -> Any:
     """One head of `d` components at each of the lengths. Data: `lengths`, `tiles` and `bytes` by their kind."""
     like = torch.zeros(0)
     long, half = lengths[-1], lengths[-2]
@@ -51,7 +53,7 @@ def run(lengths: tuple[int, ...] = (1024, 2048, 4096), window: int = 256, d: int
     measure("window.tiles_causal_growth", visited["causal"][-1] / visited["causal"][-2], unit="ratio")
     measure("window.tiles_as_told", visited == told)
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     held: dict[str, list[int]] = {"window": [], "mask": []}
     for t in lengths:
         q, k, v = torch.randn(3, 1, 1, t, d)

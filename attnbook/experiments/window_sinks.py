@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbook import attention, tiled
+from attnbook import tiled
+from attnbook.api.attention import attention
 from attnbook.experiments._attend import attend
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import merge, window_mask

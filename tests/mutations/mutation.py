@@ -29,8 +29,8 @@ class Mutation:
 
     @property
     def in_package(self) -> bool:
-        """Does it break code rather than text?"""
-        return self.path.startswith("attnbook/")
+        """Does it break what is measured, code or a record, rather than text?"""
+        return self.path.startswith(("attnbook/", "book/records/"))
 
     def apply(self, root: Path) -> str:
         """Break it in the tree at `root`; returns the file's text as it was. Raises Stale where `old` is not unique."""

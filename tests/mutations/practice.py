@@ -38,7 +38,7 @@ BUDGETS = (
              "practice.kv_small_weights_requests"),
     Mutation("layers with a window keep all tokens", KV, "length if window is None else min(length, window)", "length",
              "practice.cache_gemma3_27b_128"),
-    Mutation("GB for GiB", "attnbook/cli/kv.py", '"GB": 10**9', '"GB": 1 << 30', "practice.gigabytes"),
+    Mutation("GB for GiB", "attnbook/costs/sizes.py", '"GB": 10**9', '"GB": 1 << 30', "practice.gigabytes"),
 )  # fmt: skip
 
 PAGING = (

@@ -22,6 +22,7 @@ TEXT = "attnbook/experiments/_window_text.py"
 LOSSES = "attnbook/experiments/window_smollm2.py"
 PULLS = "attnbook/experiments/window_influence.py"
 GLOBAL = "attnbook/experiments/window_global.py"
+RECORD = "book/records/bench-cpu.json"
 SEEN = "(behind < self.options.window)"
 BAND = "j > i + (t_kv - t_q) - window)"
 
@@ -179,4 +180,22 @@ GLOBALS = (
     Mutation("one side is a token wider", GLOBAL, ".abs() <= side", ".abs() <= side + 1", "window.local_1"),
 )
 
-WINDOW = (*MASKED, *COUNTED, *RINGS, *SINKS, *GLOBALS)
+RECORDED = (
+    Mutation(
+        "a record is edited by hand",
+        RECORD,
+        '"window-forward": {\n   "value": ',
+        '"window-forward": {\n   "value": 9',
+        "window.time_forward",
+    ),
+    Mutation(
+        "what a record measured is another program now",
+        "attnbook/tiled/prepare.py",
+        "SCORES = 1 << 20",
+        "SCORES = 1 << 19",
+        "window.time_forward",
+        by=("stale",),
+    ),
+)
+
+WINDOW = (*MASKED, *COUNTED, *RINGS, *SINKS, *GLOBALS, *RECORDED)
