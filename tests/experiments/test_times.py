@@ -26,5 +26,5 @@ def test_a_time_is_recorded(chapter, count):
 
 def test_without_a_record_nothing_is_said(tmp_path):
     """No record, no claim."""
-    with pytest.raises(RecordError, match="none.json"):
+    with pytest.raises(RecordError, match=r"none\.json"):
         window_times.run(record=str(tmp_path / "none.json"))
