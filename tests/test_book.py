@@ -46,10 +46,16 @@ def outline(text: str) -> str:
     return "\n\n".join(block[0] for block in blocks) + "\n"
 
 
+def quoted(texts: Iterable[str]) -> set[str]:
+    """The ids that claims of these pages name."""
+    return {name for text in texts for name in re.findall(r"\{(?:claim|holds)\}`[^`]*<([\w.]+)>`", text)}
+
+
 class Copy:
     """The book and the package in a folder of their own, with what the real tree has executed already.
 
-    Where nothing was executed yet, the chapters after the first five keep their headings only.
+    Where nothing was executed yet, the chapters after the first five, and pages that quote them, keep their
+    headings only.
     """
 
     def __init__(self, root: Path) -> None:
@@ -61,9 +67,15 @@ class Copy:
             shutil.copytree(executed, root / "book" / "_build" / "execution")
             return
         self.chapters = FIRST
-        for page in sorted((root / "book").glob("[01][0-9]*.md")):
-            if page.stem not in FIRST:
-                page.write_text(outline(page.read_text(encoding="utf-8")), encoding="utf-8")
+        pages = {page: page.read_text(encoding="utf-8") for page in sorted((root / "book").rglob("*.md"))}
+        chapters = {page for page in pages if re.match(r"\d\d", page.stem)}
+        # Of the other pages those stay that run code, and those that quote nothing but what is measured then.
+        kept = {page for page, text in pages.items() if page not in chapters and "\n```{code-cell}" in text}
+        kept |= {page for page in chapters if page.stem in FIRST}
+        later = quoted(pages[page] for page in chapters - kept) - quoted(pages[page] for page in kept)
+        for page, text in pages.items():
+            if page not in kept and (page in chapters or quoted([text]) & later):
+                page.write_text(outline(text), encoding="utf-8")
 
     def build(self, *options: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": str(self.root), "OMP_WAIT_POLICY": "PASSIVE"}
