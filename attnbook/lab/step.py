@@ -1,0 +1,163 @@
+"""What a step of the lab is made of: functions to write, inputs to try them on, mistakes to know them by.
+
+A mistake is known by what the reader's function does, never by its text. Most are imitated: the step's `model` computes
+what a function with that mistake returns, and who returns the same on every input has made it. The others have a
+recogniser, which may call the reader's function on inputs of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A function that is handed to the reader's function, made in the reader's own process.
+
+    path: "module:function" below attnbook.lab. settings: keywords that the function gets beside what the reader passes.
+    """
+
+    path: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        name = self.path.rpartition(":")[2]
+        told = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+        return f"{name}({told})" if told else name
+
+
+Argument: TypeAlias = "Array | int | float | bool | Given"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of a function. A part lists its cases from small to large: the first that fails is shown.
+
+    names: of the arguments, as the exercise calls them. Floating arrays are float32 unless float64 is the point.
+    """
+
+    arguments: tuple[Argument, ...]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.arguments) != len(self.names):
+            raise ValueError(f"a case has {len(self.arguments)} arguments and {len(self.names)} names")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call returned nothing that could be compared.
+
+    kind: one of `KINDS`. text: one line about it, such as the exception's. line: where in the reader's file, if known.
+    """
+
+    kind: str
+    text: str = ""
+    line: int | None = None
+
+
+KINDS = (
+    "unwritten",  # it raised NotImplementedError: the hole is still there
+    "missing",  # there is no function of that name
+    "unloadable",  # the file itself raises, or is no Python
+    "raised",
+    "exited",  # sys.exit or quit
+    "endless",  # longer than the limit
+    "memory",
+    "died",  # the process ended by itself: os._exit, a crash in native code
+    "none",
+    "not_numbers",  # something that no array of numbers can be made of
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call of the reader's function did.
+
+    value: what it returned, as an array of float64 (complex, bool and integer results keep their kind); None with a
+    failure. dtype: the name of the type it had, "float32" or "bool"; "float" and "int" for Python's numbers and lists
+    of them. changed: positions of arguments that it changed in place. seconds: of the call. extra_bytes: how far the
+    peak of the process's memory rose; None where the system does not say.
+    """
+
+    value: Array | None = None
+    dtype: str = ""
+    failure: Failure | None = None
+    changed: tuple[int, ...] = ()
+    seconds: float = 0.0
+    extra_bytes: int | None = None
+
+
+class Reader(Protocol):
+    """The reader's function, as a recogniser meets it."""
+
+    cases: Sequence[Case]
+    outcomes: Sequence[Outcome]
+    """Of the cases in order; fewer where a call ended the process."""
+
+    def call(self, *arguments: Argument) -> Outcome:
+        """Call the function once more; after the process has ended, every call is a failure."""
+        ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A recogniser's evidence: the input that shows the mistake, what was expected there, what came.
+
+    details: what the message of the mistake fills in, such as {"factor": "1/64"}.
+    """
+
+    case: Case
+    expected: Array
+    outcome: Outcome
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A mistake with no single imitation, and how it is seen; `see` returns None for "not this one"."""
+
+    name: str
+    see: Callable[[Reader], Seen | None]
+
+
+class Model(Protocol):
+    """The right answer in float64, or with `flaws` what a function with these mistakes returns."""
+
+    def __call__(self, *arguments: Any, flaws: frozenset[str] = ...) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """One function that the reader writes.
+
+    name: of the function. model: the right answer, and its imitations. flaws: mistakes that the model can imitate, the
+    most telling first; they are tried alone, then in pairs. recognisers: tried before the imitations. driver: where the
+    function is not called itself, "module:function" below attnbook.lab that calls it, with the reader's function as
+    its first argument.
+    """
+
+    name: str
+    model: Model
+    cases: tuple[Case, ...]
+    flaws: tuple[str, ...] = ()
+    recognisers: tuple[Recogniser, ...] = ()
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the lab: its key ("1", "capstone"), the stem of its files, its functions in the order of the file."""
+
+    key: str
+    stem: str
+    parts: tuple[Part, ...]
+    page: str
+    """Where the book has it, as "lab/1-three-lines"."""

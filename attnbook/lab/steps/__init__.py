@@ -1,0 +1,22 @@
+"""The steps of the lab, each in a file of its own beside its texts in three languages; loaded when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from attnbook.lab.step import Step
+
+FILES: Final = {
+    "1": "three_lines",
+}
+"""Key to module, in the order of the lab."""
+
+
+def step(key: str | int) -> Step:
+    """The step of that key, as 1 or "capstone"; a KeyError names the ones that there are."""
+    if str(key) not in FILES:
+        raise KeyError(f"there is no step {key!r} in the lab: it has {', '.join(FILES)}")
+    found = import_module(f"attnbook.lab.steps.{FILES[str(key)]}").STEP
+    assert isinstance(found, Step)
+    return found
