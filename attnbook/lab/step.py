@@ -161,3 +161,5 @@ class Step:
     parts: tuple[Part, ...]
     page: str
     """Where the book has it, as "lab/1-three-lines"."""
+    folder: str = ""
+    """Below the lab's own folder, where its files are written: "" for the lab's steps, "exercises" for a chapter's."""
