@@ -141,7 +141,8 @@ class Part:
     name: of the function. model: the right answer, and its imitations. flaws: mistakes that the model can imitate, the
     most telling first; they are tried alone, then in pairs. recognisers: tried before the imitations. driver: where the
     function is not called itself, "module:function" below attnbook.lab that calls it, with the reader's function as
-    its first argument.
+    its first argument. also: other models that are as right, such as a standard deviation with n − 1: who agrees with
+    one of them on every case has passed, and they imitate the flaws too.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Part:
     flaws: tuple[str, ...] = ()
     recognisers: tuple[Recogniser, ...] = ()
     driver: str | None = None
+    also: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True)
