@@ -35,7 +35,7 @@ def scale(q: Array, k: Array, v: Array, flaws: frozenset[str]) -> float:
     if "no_scale" in flaws:
         return 1.0
     if "scale_by_d" in flaws:
-        return 1.0 / d
+        return 1.0 / float(d)
     if "scale_up" in flaws:
         return float(np.sqrt(d))
     if "scale_by_keys" in flaws:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
@@ -128,10 +127,8 @@ class Recogniser:
     see: Callable[[Reader], Seen | None]
 
 
-class Model(Protocol):
-    """The right answer in float64, or with `flaws` what a function with these mistakes returns."""
-
-    def __call__(self, *arguments: Any, flaws: frozenset[str] = ...) -> Any: ...
+Model: TypeAlias = Callable[..., Any]
+"""The right answer to a case's arguments in float64, or with `flaws=frozenset(…)` what a function with them returns."""
 
 
 @dataclass(frozen=True)
