@@ -76,6 +76,8 @@ def _heads(model: SmolLM2, layer: Layer, x: Tensor, turn: Tensor, past: KVCache)
     pairs = torch.view_as_complex(qk.to(turn.real.dtype).view(-1, c.head_dim // 2, 2))  # neighbours are pairs
     qk = torch.view_as_real(pairs * turn).view(1, -1, 1, c.head_dim).to(x.dtype)
     past.append(qk[:, c.n_heads :], v.view(1, c.n_kv_heads, 1, c.head_dim))
+    if model.attention is not None:
+        return model.attention(qk[:, : c.n_heads], past.k, past.v).reshape(1, -1)
     # One query sees every key: nothing to decide, and the door's questions would take as long as the answer here.
     return scaled_dot_product_attention(qk[:, : c.n_heads], past.k, past.v, enable_gqa=True).view(1, -1)
 

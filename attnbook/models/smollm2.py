@@ -5,7 +5,7 @@
                   ── norm ── head, here the embedding again ──▶ logits (b, t, vocab)
 
 RMSNorm before each half, RoPE on q and k, grouped heads, SwiGLU, no biases. The attention is `attnbook.attention`, and
-what happens inside can be watched, head by head, or switched off.
+what happens inside can be watched, head by head, or switched off; `with_attention` puts another function in its place.
 
 What stands out: the rows of `q_proj` and `k_proj` are as the file has them, with neighbours as RoPE's pairs
 (layout "interleaved"); Hugging Face's weights of the same model are `permute_rope_rows(…, to="half")` of these. And the
@@ -16,10 +16,10 @@ Touvron et al. 2023; Allal et al. 2025, "SmolLM2".
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -44,6 +44,10 @@ Watch: TypeAlias = Callable[[int, str, Tensor], None]
 HeadsOff: TypeAlias = Collection[tuple[int, int]] | Tensor
 """Heads that are switched off: pairs (layer, head), or True in a boolean tensor (b, n_layers, n_heads)."""
 
+Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""q (b, n_heads, t_q, head_dim), k and v (b, n_kv_heads, t_kv, head_dim) -> (b, n_heads, t_q, head_dim), causal: the
+last query and the last key are the same token. k and v hold what a cache keeps, too; nobody may write to them."""
+
 WATCHED = ("q", "k", "v", "heads", "attention", "mlp", "x")
 """What `watch` is shown, in this order: q (b, n_heads, t, head_dim) and k (b, n_kv_heads, …) after RoPE, v, each head's
 output (b, n_heads, t, head_dim), what attention and the MLP add (b, t, d_model), and x after the layer."""
@@ -58,11 +62,11 @@ class SmolLM2:
 
     def __init__(
         self, config: Config, layers: Sequence[Layer], *, embedding: Tensor, norm: Tensor, head: Tensor,
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, Any], attention: Attention | None = None,
     ) -> None:  # fmt: skip
         self.config, self.layers = config, tuple(layers)
         self.embedding, self.norm, self.head = embedding, norm, head
-        self.metadata = metadata
+        self.metadata, self.attention = metadata, attention
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None, *, dtype: torch.dtype = torch.float32) -> SmolLM2:
@@ -94,10 +98,20 @@ class SmolLM2:
         """The same weights, not copied, with RoPE's turns changed for contexts longer than `config.context`."""
         return SmolLM2(
             replace(self.config, scaling=scaling), self.layers, embedding=self.embedding, norm=self.norm,
-            head=self.head, metadata=self.metadata,
+            head=self.head, metadata=self.metadata, attention=self.attention,
         )  # fmt: skip
 
-    @functools.cached_property
+    def with_attention(self, attention: Attention | None) -> SmolLM2:
+        """The same weights, not copied, with another function in every layer; None is `attnbook.attention` again.
+
+        It is called once a layer, from the first to the last, by `forward` and its like and by `generate`.
+        """
+        return SmolLM2(
+            self.config, self.layers, embedding=self.embedding, norm=self.norm, head=self.head, metadata=self.metadata,
+            attention=attention,
+        )  # fmt: skip
+
+    @cached_property
     def tokenizer(self) -> Tokenizer:
         """The file's own. Raises ValueError where it is not byte-level BPE, or of unknown cuts."""
         return Tokenizer.from_metadata(self.metadata)
@@ -176,6 +190,8 @@ class SmolLM2:
         """
         if not 0 <= first < len(self.layers):
             raise ValueError(f"first is {first}: expected a layer below {len(self.layers)}")
+        if self.attention is not None and (mask is not None or sinks is not None):
+            raise ValueError("mask and sinks are for attnbook.attention: expected neither with another attention")
         off = _off(heads_off, self.config)
         see: Watch = watch if watch is not None else (lambda layer, name, x: None)
         if positions is None and cache:
@@ -201,7 +217,10 @@ class SmolLM2:
             see(i, name, y)
         if cache is not None:
             cache.append(k, v)
-            out = attend(q, cache, **also)  # (b, n_heads, t, head_dim)
+        if self.attention is not None:
+            out = self.attention(q, *((k, v) if cache is None else (cache.k, cache.v)))  # (b, n_heads, t, head_dim)
+        elif cache is not None:
+            out = attend(q, cache, **also)
         else:
             out = attention(q, k, v, is_causal=True, **also)
         if off is not None and off.any():
@@ -234,7 +253,8 @@ class SmolLM2:
         def weigh(layer: int, name: str, x: Tensor) -> None:
             seen[name] = x
             if name == "heads":
-                weights.append(attention(seen["q"], seen["k"], unit, is_causal=True)[0])
+                of = self.attention or partial(attention, is_causal=True)
+                weights.append(of(seen["q"], seen["k"], unit)[0])
 
         self.hidden(tokens, watch=weigh)
         return torch.stack(weights)
