@@ -73,7 +73,23 @@ KINDS = (
     "died",  # the process ended by itself: os._exit, a crash in native code
     "none",
     "not_numbers",  # something that no array of numbers can be made of
+    "unavailable",  # a driver lacks something that is not the reader's to write, such as a model's file; not a mistake
 )
+
+
+class Unavailable(RuntimeError):
+    """Raised by a driver that lacks something on this machine; the text says how it gets there."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a driver may return in place of a bare array: the array, and words that only it can know.
+
+    words: such as the text that a model wrote; they are an Outcome's `told`.
+    """
+
+    value: Any
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class Outcome:
     value: what it returned, as an array of float64 (complex, bool and integer results keep their kind); None with a
     failure. dtype: the name of the type it had, "float32" or "bool"; "float" and "int" for Python's numbers and lists
     of them. changed: positions of arguments that it changed in place. seconds: of the call. extra_bytes: how far the
-    peak of the process's memory rose; None where the system does not say.
+    peak of the process's memory rose; None where the system does not say. told: the words of a driver's `Told`.
     """
 
     value: Array | None = None
@@ -92,6 +108,7 @@ class Outcome:
     changed: tuple[int, ...] = ()
     seconds: float = 0.0
     extra_bytes: int | None = None
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 class Reader(Protocol):
@@ -139,7 +156,9 @@ class Part:
     most telling first; they are tried alone, then in pairs. recognisers: tried before the imitations. driver: where the
     function is not called itself, "module:function" below attnbook.lab that calls it, with the reader's function as
     its first argument. also: other models that are as right, such as a standard deviation with n − 1: who agrees with
-    one of them on every case has passed, and they imitate the flaws too.
+    one of them on every case has passed, and they imitate the flaws too. key: where two parts try the same function, what
+    this one is called among the step's texts (`[parts.KEY]`). seconds: the limit of a call where it takes longer than
+    the usual one allows.
     """
 
     name: str
@@ -149,6 +168,8 @@ class Part:
     recognisers: tuple[Recogniser, ...] = ()
     driver: str | None = None
     also: tuple[Model, ...] = ()
+    key: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
