@@ -47,20 +47,29 @@ def plain_lse(q, k, v, **options):
     ]
 
 
-def plain_gradients(q, k, v, *, d_out, d_lse=None, right=None, **options):
-    """As `exact`, every step in the dtype of q; for each gradient the worst of six plain ways to write it.
+def plain_gradients(q, k, v, *, d_out, d_lse=None, right=None, given=None, **options):
+    """As `exact`, every step in the dtype of q; for each gradient the worst of some plain ways to write it.
 
     Autograd through softmax; or the sum over a row taken from the output, Σ d_out · out, as every implementation does
     that does not keep the weights: where a gradient is 0 by cancelling, the first can be exactly 0. It has the weights
     from the stored lse, which may be rounded up or down. And both with every sum in the opposite order too: so that one
     lucky rounding is not the measure. `right` is what `exact` says, where it is known already.
+
+    `given` are out and lse, as tensors, where the gradients judged were calculated from those and not from their own:
+    then the plain ways from the output are written from the same two as well, in both orders. It makes a difference
+    that no care in a backward pass can take away. Where lse comes out of the very scores that it is taken off, a
+    rounding of the scores that all of a row have in common cancels, and a row with one key has the weight 1 to the last
+    digit. An lse that was given is off from these scores by their rounding, which grows with d, and so is each weight.
     """
     right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options) if right is None else right
-    ways = [
-        _differentiate(q, k, v, d_out, d_lse, options | {"average": average, "backwards": backwards})
-        for average in (_average, partial(_AverageFromOut.apply, 0.5), partial(_AverageFromOut.apply, -0.5))
-        for backwards in (False, True)
-    ]
+    ways = []
+    for backwards in (False, True):
+        averages = [_average, partial(_AverageFromOut.apply, 0.5, None), partial(_AverageFromOut.apply, -0.5, None)]
+        if given is not None:
+            there = tuple(x.flip(2) if backwards else x for x in given)
+            averages.append(partial(_AverageFromOut.apply, 0.0, there))
+        options |= {"backwards": backwards}
+        ways += [_differentiate(q, k, v, d_out, d_lse, options | {"average": average}) for average in averages]
     return {name: worst(right[name], *(way[name] for way in ways)) for name in ways[0]}
 
 
@@ -132,8 +141,8 @@ class _AverageFromOut(torch.autograd.Function):
     """The same average; backward from the output instead of from all weights."""
 
     @staticmethod
-    def forward(ctx, rounding, score, seen, v):
-        out, lse = _average(score, seen, v)
+    def forward(ctx, rounding, given, score, seen, v):
+        out, lse = _average(score, seen, v) if given is None else given
         stored = lse.to(torch.promote_types(lse.dtype, torch.float32))  # an lse is never stored in less
         stored = torch.where(lse.isfinite(), stored * (1 + rounding * torch.finfo(stored.dtype).eps), 0.0)
         weight = torch.exp(score - stored[..., None]).to(score.dtype).masked_fill(~seen, 0.0)
@@ -145,7 +154,7 @@ class _AverageFromOut(torch.autograd.Function):
         weight, v, out = ctx.saved_tensors
         row = d_lse[..., None] - (d_out * out).sum(-1, keepdim=True)
         d_weight = torch.nn.functional.pad(d_out @ v.mT, (0, weight.shape[-1] - v.shape[2]))
-        return None, weight * (d_weight + row), None, weight[..., : v.shape[2]].mT @ d_out
+        return None, None, weight * (d_weight + row), None, weight[..., : v.shape[2]].mT @ d_out
 
 
 def assert_right(out, exact, same_dtype, *, roundings=1, times=2):
