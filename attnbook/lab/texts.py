@@ -73,7 +73,7 @@ class Texts:
             _in(entry, lang, f"step {self.key}: hint {stage}") for stage, entry in enumerate(self.data["hints"], 1)
         )
 
-    def mistake(self, name: str, lang: Language, **details: str) -> str:
+    def mistake(self, name: str, lang: Language, /, **details: str) -> str:
         """What a mistake is, with `{details}` filled in; one that any function can make is found, too."""
         entry = self._mistake(name)
         return _filled(_in(entry, lang, f"step {self.key}: mistakes.{name}"), details, f"mistakes.{name}")
@@ -116,7 +116,7 @@ def phrases() -> Mapping[str, Any]:
     return found
 
 
-def say(lang: Language, key: str, **details: object) -> str:
+def say(lang: Language, key: str, /, **details: object) -> str:
     """A phrase by its path ("status.passed"), with `{details}` filled in.
 
     Raises KeyError where there is no such phrase, or it asks for a detail that is not given.
