@@ -156,9 +156,7 @@ class Part:
     most telling first; they are tried alone, then in pairs. recognisers: tried before the imitations. driver: where the
     function is not called itself, "module:function" below attnbook.lab that calls it, with the reader's function as
     its first argument. also: other models that are as right, such as a standard deviation with n − 1: who agrees with
-    one of them on every case has passed, and they imitate the flaws too. key: where two parts try the same function,
-    what this one is called among the step's texts (`[parts.KEY]`). seconds: the limit of a call where it takes longer
-    than the usual one allows.
+    one of them on every case has passed, and they imitate the flaws too.
     """
 
     name: str
@@ -168,8 +166,6 @@ class Part:
     recognisers: tuple[Recogniser, ...] = ()
     driver: str | None = None
     also: tuple[Model, ...] = ()
-    key: str = ""
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
