@@ -60,12 +60,13 @@ def plain_gradients(q, k, v, *, d_out, d_lse=None, right=None, given=None, **opt
     that no care in a backward pass can take away. Where lse comes out of the very scores that it is taken off, a
     rounding of the scores that all of a row have in common cancels, and a row with one key has the weight 1 to the last
     digit. An lse that was given is off from these scores by their rounding, which grows with d, and so is each weight.
+    Only of float32 and float64: shorter inputs have scores of float32, whose rounding the ways above have room for.
     """
     right = exact(q, k, v, d_out=d_out, d_lse=d_lse, **options) if right is None else right
     ways = []
     for backwards in (False, True):
         averages = [_average, partial(_AverageFromOut.apply, 0.5, None), partial(_AverageFromOut.apply, -0.5, None)]
-        if given is not None:
+        if given is not None and q.dtype in (torch.float32, torch.float64):
             there = tuple(x.flip(2) if backwards else x for x in given)
             averages.append(partial(_AverageFromOut.apply, 0.0, there))
         options |= {"backwards": backwards}
