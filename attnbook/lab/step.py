@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
@@ -25,6 +26,13 @@ class Given:
 
     path: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function, here and not in the reader's process: for models."""
+        module, _, name = self.path.partition(":")
+        if not module.startswith("attnbook.lab."):
+            raise ValueError(f"{self.path!r} is not below attnbook.lab")
+        return getattr(import_module(module), name)(*arguments, **self.settings)
 
     def __str__(self) -> str:
         name = self.path.rpartition(":")[2]
@@ -138,10 +146,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Recogniser:
-    """A mistake with no single imitation, and how it is seen; `see` returns None for "not this one"."""
+    """A mistake with no single imitation, and how it is seen; `see` returns None for "not this one".
+
+    among_right: ask also where all numbers are right, for what a function needs and not what it returns.
+    """
 
     name: str
     see: Callable[[Reader], Seen | None]
+    among_right: bool = False
 
 
 Model: TypeAlias = Callable[..., Any]
@@ -156,7 +168,9 @@ class Part:
     most telling first; they are tried alone, then in pairs. recognisers: tried before the imitations. driver: where the
     function is not called itself, "module:function" below attnbook.lab that calls it, with the reader's function as
     its first argument. also: other models that are as right, such as a standard deviation with n − 1: who agrees with
-    one of them on every case has passed, and they imitate the flaws too.
+    one of them on every case has passed, and they imitate the flaws too. key: where two parts try the same function,
+    what this one is called among the step's texts (`[parts.KEY]`). seconds: the limit of one call, in processor time
+    where the system tells it.
     """
 
     name: str
@@ -166,6 +180,8 @@ class Part:
     recognisers: tuple[Recogniser, ...] = ()
     driver: str | None = None
     also: tuple[Model, ...] = ()
+    key: str = ""
+    seconds: float = 3.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""The check itself: takes functions or a file, runs them in a process of their own, and reports."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import decode_source
+from pathlib import Path
+from typing import Any
+
+from attnbook.lab.judge import Finding, judge
+from attnbook.lab.process import Process
+from attnbook.lab.report import Report, Result
+from attnbook.lab.step import Step
+from attnbook.lab.steps import step as step_of
+from attnbook.lab.texts import language
+
+
+def check(key: int | str, *functions: Callable[..., Any], lang: str | None = None) -> Report:
+    """Check the reader's functions of a step, as `check(1, attention)` in a notebook.
+
+    key: of the step. functions: in the order of the step; their own names do not matter. lang: "ja", "ko" or "en",
+    else the locale's. They run in another process, with limits of time and memory; nothing that they do reaches here.
+
+    Raises KeyError for an unknown step, TypeError for another number of functions or something that is none.
+    """
+    step = step_of(key)
+    names = function_names(step)
+    if len(functions) != len(names):
+        raise TypeError(f"step {step.key} has {len(names)} functions ({', '.join(names)}), got {len(functions)}")
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"step {step.key} takes functions, got {type(function).__name__}")
+    # Functions of a notebook are no module's: cloudpickle takes their code along, and what of the notebook they use.
+    import cloudpickle
+
+    pickled = base64.b64encode(cloudpickle.dumps(list(functions))).decode("ascii")
+    return check_code(step, {"pickle": pickled}, folder=Path.cwd(), lang=lang)
+
+
+def check_file(key: int | str, path: Path, *, lang: str | None = None) -> Report:
+    """Check the functions of a Python file. Only read: nothing is written to it or beside it.
+
+    Raises OSError if it can't be read, UnicodeDecodeError or SyntaxError if it is no text.
+    """
+    code = {"source": decode_source(path.read_bytes()), "file": path.name}
+    return check_code(step_of(key), code, folder=path.resolve().parent, lang=lang)
+
+
+def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str | None = None) -> Report:
+    """Check code that defines the step's functions: {"source": text, "file": name} or {"pickle": base64}.
+
+    folder: where the code runs; files there can be imported.
+    """
+    spoken, start, printed = language(lang), time.perf_counter(), ""
+    results: list[Result] = []
+    names = function_names(step)
+    process, found, failure = _started(code, names, folder)
+    try:
+        for part in step.parts:
+            if process.ended is not None and failure is None:  # the last function ended it
+                printed += process.printed()
+                process, found, failure = _started(code, names, folder)
+            if failure is not None:
+                line = {} if failure.line is None else {"line": str(failure.line)}
+                results.append(Result(part.name, Finding((failure.kind,), details={"text": failure.text, **line})))
+                break
+            results.append(Result(part.name, judge(process, part) if part.name in found else Finding(("missing",))))
+    finally:
+        printed += process.printed()
+        process.end()
+    return Report(step.key, spoken, tuple(results), printed, time.perf_counter() - start)
+
+
+def function_names(step: Step) -> tuple[str, ...]:
+    """The names of the step's functions, each once, in order."""
+    return tuple(dict.fromkeys(part.name for part in step.parts))
+
+
+def _started(code: Mapping[str, Any], names: tuple[str, ...], folder: Path) -> tuple[Process, tuple[str, ...], Any]:
+    process = Process(folder=folder)
+    return process, *process.load(code, names)
