@@ -33,7 +33,7 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
         if not callable(function):
             raise TypeError(f"step {step.key} takes functions, got {type(function).__name__}")
     # Functions of a notebook are no module's: cloudpickle takes their code along, and what of the notebook they use.
-    import cloudpickle
+    import cloudpickle  # type: ignore[import-untyped]  # it has no types
 
     pickled = base64.b64encode(cloudpickle.dumps(list(functions))).decode("ascii")
     return check_code(step, {"pickle": pickled}, folder=Path.cwd(), lang=lang)

@@ -73,7 +73,8 @@ class Report:
         if finding is None:
             yield f"✓ {result.function}: {say(self.lang, 'report.right')}"
             return
-        yield f"✗ {result.function}"
+        sign = "–" if finding.mistakes == ("unavailable",) else "✗"
+        yield f"{sign} {result.function}"
         if len(finding.mistakes) > 1:
             yield f"  {say(self.lang, 'report.together')}"
         for name in finding.mistakes:
@@ -86,7 +87,12 @@ class Report:
     def _shown(self, finding: Finding) -> Iterator[str]:
         """The input, the right answer, and what came instead."""
         case, outcome, expected = finding.case, finding.outcome, finding.expected
-        if case is None or outcome is None or expected is None or finding.mistakes[0] in ("unwritten", "missing"):
+        if (
+            case is None
+            or outcome is None
+            or expected is None
+            or finding.mistakes[0] in ("unwritten", "missing", "unavailable")
+        ):
             return
         yield f"{say(self.lang, 'report.smallest')}:"
         for name, argument in zip(case.names, case.arguments, strict=True):

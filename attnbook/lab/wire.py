@@ -45,6 +45,7 @@ def pack_outcome(outcome: Outcome) -> dict[str, Any]:
         "changed": list(outcome.changed),
         "seconds": outcome.seconds,
         "extra_bytes": outcome.extra_bytes,
+        "told": dict(outcome.told),
     }
 
 
@@ -57,4 +58,5 @@ def unpack_outcome(data: Mapping[str, Any]) -> Outcome:
         changed=tuple(data["changed"]),
         seconds=data["seconds"],
         extra_bytes=data["extra_bytes"],
+        told=data["told"],
     )

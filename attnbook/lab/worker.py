@@ -24,7 +24,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from attnbook.lab.returned import NotNumbers, numbers
-from attnbook.lab.step import Array, Failure, Given, Outcome
+from attnbook.lab.step import Array, Failure, Given, Outcome, Told, Unavailable
 from attnbook.lab.wire import pack_outcome, unpack_array
 
 MEGABYTES_TO_LOAD = 16 * 1024
@@ -82,8 +82,9 @@ class Loaded:
         changed = tuple(i for i, old in enumerate(before) if old is not None and not _same(old, arguments[i]))
         if value is None:
             return Outcome(failure=Failure("none"), changed=changed, seconds=seconds)
-        array, dtype = numbers(value)
-        return Outcome(array, dtype, None, changed, seconds, extra)
+        told = value.words if isinstance(value, Told) else {}
+        array, dtype = numbers(value.value if isinstance(value, Told) else value)
+        return Outcome(array, dtype, None, changed, seconds, extra, told)
 
     def _unpack(self, argument: Any) -> Any:
         if isinstance(argument, dict) and "given" in argument:
@@ -104,6 +105,8 @@ class Loaded:
             return Failure("unwritten", text, line)
         if isinstance(error, SystemExit):
             return Failure("exited", text, line)
+        if isinstance(error, Unavailable):
+            return Failure("unavailable", str(error))
         if isinstance(error, NotNumbers):
             return Failure("not_numbers", str(error), line)
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):

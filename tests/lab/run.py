@@ -1,4 +1,4 @@
-"""Solutions as source text, judged as a reader's would be; many of them in one process, so that a table takes seconds."""
+"""Solutions as source text, judged as a reader's would be; many in one process, so that a table takes seconds."""
 
 from __future__ import annotations
 
