@@ -9,6 +9,8 @@ from attnbook.lab.step import Step
 
 FILES: Final = {
     "1": "three_lines",
+    "2": "root_d",
+    "3": "stable_softmax",
 }
 """Key to module, in the order of the lab."""
 
