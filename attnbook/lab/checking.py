@@ -66,7 +66,8 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
                 line = {} if failure.line is None else {"line": str(failure.line)}
                 results.append(Result(part.name, Finding((failure.kind,), details={"text": failure.text, **line})))
                 break
-            results.append(Result(part.name, judge(process, part) if part.name in found else Finding(("missing",))))
+            finding = judge(process, part) if part.name in found else Finding(("missing",))
+            results.append(Result(part.name, finding, part.key))
     finally:
         printed += process.printed()
         process.end()

@@ -17,16 +17,20 @@ from attnbook.lab.texts import Language, say, texts
 SHOWN = 40
 """Numbers of an array that are shown; of a larger one its shape."""
 
+UNSHOWN = ("unwritten", "missing", "unavailable")
+"""Findings that say nothing of the input at which they came up."""
+
 PRINTED = 10
 """Lines shown of what the reader's function printed."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One function of the step: what is wrong with it, or None."""
+    """One function of the step: what is wrong with it, or None. part: the key of its part, where it is tried in two."""
 
     function: str
     finding: Finding | None
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,13 @@ class Report:
         return say(self.lang, f"report.{kind}", step=self.step, title=texts(self.step).title(self.lang))
 
     def _told(self, result: Result) -> Iterator[str]:
-        finding = result.finding
+        finding, name = result.finding, result.function
+        if result.part:
+            name = f"{name} ({texts(self.step).part(result.part, self.lang)})"
         if finding is None:
-            yield f"✓ {result.function}: {say(self.lang, 'report.right')}"
+            yield f"✓ {name}: {say(self.lang, 'report.right')}"
             return
-        sign = "–" if finding.mistakes == ("unavailable",) else "✗"
-        yield f"{sign} {result.function}"
+        yield f"{'–' if finding.mistakes == ('unavailable',) else '✗'} {name}"
         if len(finding.mistakes) > 1:
             yield f"  {say(self.lang, 'report.together')}"
         for name in finding.mistakes:
@@ -87,12 +92,7 @@ class Report:
     def _shown(self, finding: Finding) -> Iterator[str]:
         """The input, the right answer, and what came instead."""
         case, outcome, expected = finding.case, finding.outcome, finding.expected
-        if (
-            case is None
-            or outcome is None
-            or expected is None
-            or finding.mistakes[0] in ("unwritten", "missing", "unavailable")
-        ):
+        if case is None or outcome is None or expected is None or finding.mistakes[0] in UNSHOWN:
             return
         yield f"{say(self.lang, 'report.smallest')}:"
         for name, argument in zip(case.names, case.arguments, strict=True):
@@ -115,7 +115,12 @@ class Report:
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
             "functions": [
-                {"name": result.function, "ok": result.finding is None, **_found(self, result.finding)}
+                {
+                    "name": result.function,
+                    "part": result.part,
+                    "ok": result.finding is None,
+                    **_found(self, result.finding),
+                }
                 for result in self.results
             ],
             "printed": self.printed,

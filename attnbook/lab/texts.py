@@ -63,6 +63,10 @@ class Texts:
         """The docstring of a function; None in English, whose docstrings stand in the solution."""
         return None if lang == "en" else self._text(f"functions.{name}", lang)
 
+    def part(self, key: str, lang: Language) -> str:
+        """What a part is called whose function is tried in another part, too."""
+        return self._text(f"parts.{key}", lang)
+
     def hole(self, name: str, lang: Language) -> str:
         """The comment in place of the lines that the reader writes."""
         return self._text(f"holes.{name}", lang)
