@@ -15,7 +15,7 @@ gettext_additional_targets = ["index"]  # not maths, not code: a translated bloc
 
 extensions = [
     "myst_nb", "sphinxcontrib.bibtex", "attnbook.claims", "attnbook.bookkit", "attnbook.bookkit.execution_page",
-    "attnbook.bookkit.terms",
+    "attnbook.bookkit.terms", "attnbook.bookkit.lab_pages",
 ]  # fmt: skip
 source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["_build", "locales", "records", "**/.ipynb_checkpoints"]
