@@ -33,7 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "experiments": BASE | {"measure", "records", "reference", "tiled", "kernels", "api", "models", "costs", "probes"},
     "claims": {"measure"},
     "bench": BASE | {"api", "tiled", "reference", "kernels", "costs", "records", "models"},
-    # The pages of the lab show exercises, which are made from the solutions: lab_pages asks for them when it needs them.
+    # The pages of the lab show exercises, which are made from its solutions: imported where one is shown.
     "bookkit": BASE | {"measure", "records", "claims", "lab"},
     "integrations": BASE | {"api", "tiled"},
     "parallel": BASE | {"api", "tiled"},

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnbook.lab.checking import check as check
+    from attnbook.lab.exercise import solution as solution
 
-_PLACES = {"check": "checking"}
+_PLACES = {"check": "checking", "solution": "exercise"}
 """Public name to the module that has it."""
 
 __all__ = sorted(_PLACES)
