@@ -31,7 +31,7 @@ KEPT = 4096
 class Process:
     """A Python of its own for the reader's code; use it as a context manager. Once ended, it answers failures.
 
-    seconds: of processor time for one call. megabytes: how far it may grow after loading.
+    megabytes: how far it may grow after loading. folder: where the code runs; files there can be imported.
     """
 
     def __init__(self, *, megabytes: int = 2048, folder: Path | None = None) -> None:
@@ -49,8 +49,15 @@ class Process:
         )  # fmt: skip
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        for target, stream in ((self._read_answers, self._process.stdout), (self._read_printed, self._process.stderr)):
-            threading.Thread(target=target, args=(stream,), daemon=True).start()
+        self._threads = [
+            threading.Thread(target=target, args=(stream,), daemon=True)
+            for target, stream in (
+                (self._read_answers, self._process.stdout),
+                (self._read_printed, self._process.stderr),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def __enter__(self) -> Process:
         return self
@@ -94,6 +101,8 @@ class Process:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
+        for thread in self._threads:
+            thread.join(1)  # a process that left the group may still hold the other end
 
     def _ask(self, request: Mapping[str, Any], seconds: float) -> Any:
         if self.ended is not None:
@@ -127,14 +136,16 @@ class Process:
                 raise TimeoutError
 
     def _read_answers(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            self._answers.put(line)
+        with stream:
+            for line in stream:
+                self._answers.put(line)
         self._answers.put(None)
 
     def _read_printed(self, stream: IO[bytes]) -> None:
-        while chunk := os.read(stream.fileno(), 65536):
-            with self._lock:
-                self._printed = (self._printed + chunk)[-KEPT:]
+        with stream:
+            while chunk := os.read(stream.fileno(), 65536):
+                with self._lock:
+                    self._printed = (self._printed + chunk)[-KEPT:]
 
 
 def _environment() -> dict[str, str]:
