@@ -87,8 +87,9 @@ def judge(process: Process, part: Part) -> Finding | None:
     changed = next((i for i, outcome in enumerate(reader.outcomes) if outcome.changed), None)
     if not wrong and changed is None:
         return None
-    if wrong and (flaws := imitated(part, model, reader.outcomes)) is not None:
-        return finding(wrong[0], *flaws)
+    for other in (model, *(m for m in (part.model, *part.also) if m is not model)) if wrong else ():
+        if (flaws := imitated(part, other, reader.outcomes)) is not None:
+            return finding(wrong[0], *flaws)
     for i in wrong:
         if (failure := reader.outcomes[i].failure) is not None:
             return finding(i, failure.kind, **_told(failure))
@@ -146,9 +147,10 @@ def right(outcome: Outcome, model: Model, case: Case) -> bool:
 def tolerance(model: Model, case: Case) -> float:
     """How far a right function may be off in this case: eight times what rounding its arguments moves the truth.
 
-    Each floating argument is moved by half a unit in its last place, up or down at random, three times; rounding within
-    the function is allowed for by as many units of the largest value. float32 where no argument is a floating array:
-    functions of plain numbers may use torch, whose numbers are float32.
+    Each floating argument is moved by half a unit in its last place, up or down: three times at random, and neighbours
+    in turn, since two large scores that happen to move alike change no weight. Rounding within the function is allowed
+    for by as many units of the largest value. float32 where no argument is a floating array: functions of plain numbers
+    may use torch, whose numbers are float32.
     """
     arrays = [a for a in case.arguments if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
     eps = max((float(np.finfo(a.dtype).eps) for a in arrays), default=float(np.finfo(np.float32).eps))
@@ -156,9 +158,10 @@ def tolerance(model: Model, case: Case) -> float:
     expected = truth(model, case)
     finite = np.isfinite(expected)
     moved = 0.0
-    for _ in range(3):
+    up_and_down = np.asarray([1.0, -1.0])
+    for draw in range(4):
         shaken = [
-            a * (1 + eps / 2 * rng.choice([-1.0, 1.0], a.shape))
+            a * (1 + eps / 2 * (rng.choice(up_and_down, a.shape) if draw else np.resize(up_and_down, a.shape)))
             if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
             for a in case.arguments
         ]  # fmt: skip
@@ -201,7 +204,7 @@ def _near(value: Array, wanted: Array, allowed: float) -> bool:
         value[~finite], wanted[~finite], equal_nan=True
     ):
         return False
-    return bool((np.abs(value - wanted)[finite] <= allowed).all())
+    return bool((np.abs(value[finite] - wanted[finite]) <= allowed).all())
 
 
 def truth(model: Model, case: Case) -> Array:
