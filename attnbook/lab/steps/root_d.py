@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ WEIGHT_FLAWS: Final = (
     *("largest_score", "smallest", "every_weight", "whole_largest", "largest_of_keys", "added_up"),
     *("wrong_axis", "whole_softmax", "no_sum", "always_one", "no_maximum", "whole_maximum"),
 )
-OVERFLOWING: Final = ("no_maximum", "whole_maximum", "no_sum")
+OVERFLOWING: Final = ("no_sum", "no_maximum", "whole_maximum")
 """Those that plain Python tells by exceptions."""
 
 
@@ -90,7 +90,7 @@ def _weights(scores: Array, flaws: frozenset[str]) -> Array:
 def _pairs_of_vectors() -> tuple[Case, ...]:
     """For score_sd: from two pairs that are followed by hand to odd sizes."""
     rng = np.random.default_rng(2)
-    by_hand = (
+    by_hand: tuple[Any, ...] = (
         ([[1.0], [2.0]], [[6.0], [1.0]]),  # dot products 6 and 2
         ([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]], [[2.0, 2.0, 1.0, 1.0], [2.0, 1.0, 0.0, 0.0]]),  # 6 and 2 again
         ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[0.0, 3.0], [2.0, 4.0], [8.0, -2.0]]),  # 0, 4 and 6
@@ -102,7 +102,7 @@ def _pairs_of_vectors() -> tuple[Case, ...]:
 def _tables() -> tuple[Case, ...]:
     """For largest_weight: by hand, then scores that overflow where no maximum is subtracted, then odd sizes."""
     rng = np.random.default_rng(3)
-    by_hand = (
+    by_hand: tuple[Any, ...] = (
         ([[2.0]], [[1.0], [0.0]], 0.5),
         ([[2.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0, 1.0], [1.0] + [0.0] * 3, [0.0] * 4], 0.5),
         ([[1.0]], [[1000.0], [999.0]], 1.0),
