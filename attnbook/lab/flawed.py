@@ -48,8 +48,10 @@ def scale(q: Array, k: Array, v: Array, flaws: frozenset[str]) -> float:
 def attention(q: Array, k: Array, v: Array, *, flaws: frozenset[str] = frozenset()) -> Array:
     """softmax(q kᵀ/√d) v of q (t_q, d), k (t_kv, d), v (t_kv, d_v): (t_q, d_v), with the flaws of `scale`, `weights`.
 
-    And of its own: keys_for_values.
+    And of its own: keys_for_values, no_values.
     """
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     table = weights(q @ k.T * scale(q, k, v, flaws), flaws)
+    if "no_values" in flaws:
+        return table
     return np.asarray(table @ (k if "keys_for_values" in flaws else v))

@@ -2,8 +2,8 @@
 
 Right is whatever returns the right numbers on every case: then nothing is diagnosed, so that nobody who is right can be
 accused. Otherwise, in this order: calls that returned nothing to compare, the step's recognisers, its imitations alone
-and in pairs, arguments changed in place, the wrong shape, kind or precision of numbers; and where no mistake is known,
-the smallest input that fails.
+and in pairs, its last recognisers, arguments changed in place, the wrong shape, kind or precision of numbers; and where
+no mistake is known, the smallest input that fails.
 """
 
 from __future__ import annotations
@@ -81,15 +81,16 @@ def judge(process: Process, part: Part) -> Finding | None:
         failure = reader.outcomes[i].failure
         if failure is not None and failure.kind != "raised":
             return finding(i, failure.kind, **_told(failure))
-    for recogniser in part.recognisers:
-        if (wrong or recogniser.among_right) and (shown := recogniser.see(reader)) is not None:
-            return Finding((recogniser.name,), shown.case, shown.expected, shown.outcome, shown.details)
+    if (shown := recognised(part, reader, last=False, among_right=not wrong)) is not None:
+        return shown
     changed = next((i for i, outcome in enumerate(reader.outcomes) if outcome.changed), None)
     if not wrong and changed is None:
         return None
     for other in (model, *(m for m in (part.model, *part.also) if m is not model)) if wrong else ():
         if (flaws := imitated(part, other, reader.outcomes)) is not None:
             return finding(wrong[0], *flaws)
+    if wrong and (shown := recognised(part, reader, last=True, among_right=False)) is not None:
+        return shown
     for i in wrong:
         if (failure := reader.outcomes[i].failure) is not None:
             return finding(i, failure.kind, **_told(failure))
@@ -97,6 +98,16 @@ def judge(process: Process, part: Part) -> Finding | None:
         place = reader.outcomes[changed].changed[0]
         return finding(changed, "changed", argument=part.cases[changed].names[place])
     return finding(wrong[0], *_form(reader.outcomes[wrong[0]], expected[wrong[0]]))
+
+
+def recognised(part: Part, reader: Called, *, last: bool, among_right: bool) -> Finding | None:
+    """What the first of the part's recognisers that sees its mistake has seen."""
+    for recogniser in part.recognisers:
+        if recogniser.last is last and (recogniser.among_right or not among_right):
+            seen = recogniser.see(reader)
+            if seen is not None:
+                return Finding((recogniser.name,), seen.case, seen.expected, seen.outcome, seen.details)
+    return None
 
 
 def _told(failure: Failure) -> dict[str, str]:

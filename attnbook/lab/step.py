@@ -148,12 +148,14 @@ class Seen:
 class Recogniser:
     """A mistake with no single imitation, and how it is seen; `see` returns None for "not this one".
 
-    among_right: ask also where all numbers are right, for what a function needs and not what it returns.
+    among_right: ask also where all numbers are right, for what a function needs and not what it returns. last: ask
+    after the imitations, for what is less telling than any of them.
     """
 
     name: str
     see: Callable[[Reader], Seen | None]
     among_right: bool = False
+    last: bool = False
 
 
 Model: TypeAlias = Callable[..., Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnbook.lab import flawed
+from attnbook.lab.other_scale import other_scale
 from attnbook.lab.step import Case, Part, Step
 
 NAMES = ("q", "k", "v")
@@ -32,9 +33,10 @@ STEP = Step(
             name="attention",
             model=flawed.attention,
             cases=_cases(),
+            recognisers=(other_scale(flawed.attention),),
             flaws=(
                 *("wrong_axis", "no_scale", "scale_by_d", "scale_up", "scale_by_keys", "scale_by_values"),
-                *("no_softmax", "no_sum", "whole_softmax", "keys_for_values"),
+                *("no_softmax", "no_sum", "whole_softmax", "keys_for_values", "no_values"),
             ),
         ),
     ),
