@@ -177,7 +177,7 @@ def tolerance(model: Model, case: Case) -> float:
             for a in case.arguments
         ]  # fmt: skip
         other = truth(model, Case(tuple(shaken), case.names))
-        difference = np.abs(other - expected)[finite]
+        difference = np.abs(other[finite] - expected[finite])
         moved = max(moved, float(difference[np.isfinite(difference)].max(initial=0.0)))
     return 8 * (moved + eps * float(np.abs(expected[finite]).max(initial=0.0)))
 
