@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnbook.lab.checking import check_code
-from attnbook.lab.report import Report, Result, plain, shown
+from attnbook.lab.report import Report, plain, shown
 from attnbook.lab.step import Given
 from attnbook.lab.steps import step
 from attnbook.lab.texts import LANGUAGES, Language
