@@ -106,6 +106,7 @@ def _drawn(wanted: Step, lang: Language, opening: str, *, keep: bool) -> str:
     """The solution with docstrings in a language; holes filled as they are (`keep`) or open."""
     name = f"{wanted.stem}.py"
     text = (resources.files("attnbook.lab.solutions") / name).read_text(encoding="utf-8")
+    text = text.replace("from attnbook.lab.solutions.", "from ")  # of another step: the reader's own file
     return with_holes(text, wanted.key, lang, opening, name=name, keep=keep)
 
 

@@ -46,7 +46,10 @@ def _spoken(name: str) -> Language | None:
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of a step. Where a name is unknown, methods raise a KeyError that says what there is."""
+    """The texts of a step. Where a name is unknown, methods raise a KeyError that says what there is.
+
+    A step that `shares` the mistakes of others, by their keys, need not tell of them again.
+    """
 
     key: str
     data: Mapping[str, Any]
@@ -89,10 +92,11 @@ class Texts:
 
     def _mistake(self, name: str) -> Mapping[str, str]:
         own: Mapping[str, Mapping[str, str]] = self.data.get("mistakes", {})
-        general: Mapping[str, Mapping[str, str]] = phrases().get("mistakes", {})
-        if name not in own and name not in general:
-            raise KeyError(f"step {self.key} has no text of the mistake {name}; of its own: {', '.join(own)}")
-        return own.get(name) or general[name]
+        shared = (texts(key).data.get("mistakes", {}) for key in self.data.get("shares", ()))
+        for found in (own, *shared, phrases().get("mistakes", {})):
+            if name in found:
+                return cast("Mapping[str, str]", found[name])
+        raise KeyError(f"step {self.key} has no text of the mistake {name}; of its own: {', '.join(own)}")
 
     def _text(self, path: str, lang: Language) -> str:
         return _in(_at(self.data, path, f"step {self.key}"), lang, f"step {self.key}: {path}")

@@ -1,0 +1,73 @@
+"""The capstone's driver: the reader's attention writes a text inside SmolLM2, beside ours. In the reader's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnbook.lab.step import Told, Unavailable
+from attnbook.lab.worker import MEGABYTES_TO_LOAD, limit_memory
+
+if TYPE_CHECKING:
+    from attnbook.experiments._inside import Compared
+    from attnbook.models import Tokenizer
+
+MEGABYTES = 2048
+"""How far the process may grow while the model writes."""
+
+
+def write(function: Callable[..., Any], prompt: Any, n: int) -> Told:
+    """Go on with `prompt` (t,) by n tokens: (2, n), all 0 where `function` does what our attention does.
+
+    The first row is how far the reader's tokens lie from ours, the second has a 1 where logits differ by more than
+    rounding, up to the first token that differs. Words: see `_words`. `prompt` is a tensor for who wants tensors.
+    Raises Unavailable where the model's file, or what reads it, is not installed.
+    """
+    limit_memory(MEGABYTES_TO_LOAD)  # torch maps gigabytes, and the model is half a one
+    try:
+        from attnbook.experiments._inside import compare
+        from attnbook.models import MissingModel, SmolLM2
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not installed: run `python -m pip install 'attnbook[models]'`") from error
+    try:
+        model = SmolLM2.load()
+    except (MissingModel, ModuleNotFoundError) as error:
+        raise Unavailable(str(error)) from error
+    limit_memory(MEGABYTES)
+    import torch
+
+    found = compare(model, function, torch.as_tensor(prompt), n, tensors=not isinstance(prompt, np.ndarray))
+    apart = np.zeros((2, n), np.int64)
+    apart[0] = (found.tokens[1] - found.tokens[0]).numpy()
+    apart[1, : found.comparable] = (found.off() > found.allowed).numpy()
+    return Told(apart, _words(found, model.tokenizer, [int(token) for token in prompt]))
+
+
+def _words(found: Compared, tokenizer: Tokenizer, prompt: list[int]) -> dict[str, str]:
+    """What a message may say: texts and tokens of both, where they part, where attention first differed, logits."""
+    ours, yours = found.tokens[0].tolist(), found.tokens[1].tolist()
+    words = {
+        "prompt": repr(tokenizer.decode(prompt)),
+        "ours": repr(tokenizer.decode(ours)),
+        "yours": repr(tokenizer.decode(yours)),
+        "our_tokens": " ".join(map(str, ours)),
+        "your_tokens": " ".join(map(str, yours)),
+        "difference": f"{float(found.off().max()):.2g}",
+        "allowed": f"{found.allowed:.2g}",
+    }
+    if found.parted is not None:
+        words |= {
+            "number": str(found.parted + 1),
+            "our_token": repr(tokenizer.decode(ours[found.parted : found.parted + 1])),
+            "your_token": repr(tokenizer.decode(yours[found.parted : found.parted + 1])),
+        }
+    if found.apart is not None:
+        words |= {
+            "reading": str(found.apart.reading),
+            "layer": str(found.apart.layer),
+            "head": str(found.apart.head),
+            "error": f"{found.apart.error:.2g}",
+        }
+    return words
