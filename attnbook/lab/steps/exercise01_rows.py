@@ -76,7 +76,7 @@ def _cases() -> tuple[Case, ...]:
     """The right one and the one that the test is for come first."""
     first = ("softmax of each row", "softmax of each column")
     kinds = (*first, *(kind for kind in (*ROWS_SUM, *ROWS_DO_NOT) if kind not in first))
-    return tuple(Case((Given("handed:attention", {"weights": kind}),), ("fn",)) for kind in kinds)
+    return tuple(Case((Given("attnbook.lab.handed:attention", {"weights": kind}),), ("fn",)) for kind in kinds)
 
 
 STEP = Step(
