@@ -142,11 +142,16 @@ def _entry(env: BuildEnvironment, docname: str, claim: Claim, known: Known) -> L
         spread=measurement.spread, accepts=_accepts(claim.role, interval), verdict=status, message=message,
         document=claim.document, line=claim.line, language=claim.language, po=claim.po, po_line=claim.po_line,
         measured_in=document_of(env, page) if made else "", cell=made.cell if made else None,
-        experiment=measurement.experiment, settings=dict(measurement.settings), device=measurement.device,
+        experiment=measurement.experiment, settings=_written(measurement.settings), device=measurement.device,
         date=measurement.date, source=measurement.source, derived_from=measurement.sources,
         docname=docname, number=claim.number, measured_docname=page,
         cell_anchor=CELL_ANCHOR.format(made.cell) if made and made.cell is not None else "",
     )  # fmt: skip
+
+
+def _written(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that can be written down: not a reader's function, whose text is an address of this execution."""
+    return {name: text for name, text in settings.items() if " at 0x" not in text}
 
 
 def _unknown(claim: Claim, known: Known) -> str:
