@@ -11,6 +11,8 @@ FILES: Final = {
     "1": "three_lines",
     "2": "root_d",
     "3": "stable_softmax",
+    "6": "heads",
+    "7": "tiles",
     "chapter-1": "exercise01_rows",
     "chapter-2": "exercise02_others",
     "chapter-4": "exercise04_merge",
