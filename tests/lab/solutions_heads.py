@@ -144,8 +144,8 @@ ONE = "softmax(a @ b.T / np.sqrt(a.shape[1])) @ c"
 WRONG = {
     "one_head": [
         numpy("def multi_head(q, k, v, n_heads):\n    return attend(q, k, v)\n"),
-        "import torch\n\ndef multi_head(q, k, v, n_heads):\n"
-        "    return torch.nn.functional.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])[0, 0]\n",
+        "from torch.nn.functional import scaled_dot_product_attention as sdpa\n\n"
+        "def multi_head(q, k, v, n_heads):\n    return sdpa(q[None, None], k[None, None], v[None, None])[0, 0]\n",
     ],
     "one_softmax": [
         head(weights=f"softmax(({SCORES}).sum(0) / np.sqrt(q.shape[-1]))"),

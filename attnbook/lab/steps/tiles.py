@@ -18,9 +18,10 @@ OF_THE_MAXIMUM: Final = (
 )
 """Right unless a score is far from what is subtracted: then exp overflows, or all of a row's weights are 0."""
 
-DIVIDED: Final = (
-    *(frozenset({"weights_divided", "not_divided"}), frozenset({"weights_divided"})),
-    *(frozenset({"tile_divided", "not_divided"}), frozenset({"tile_divided"})),
+DIVIDED: Final = tuple(
+    frozenset({way, *others})
+    for way in ("weights_divided", "tile_divided", "tile_softmax")
+    for others in ((), ("not_divided",))
 )
 """Ways to divide within each tile, beside those that divide the running output."""
 
@@ -101,6 +102,8 @@ def _walked(tiles: list[tuple[Array, Array]], out: Array, flaws: frozenset[str])
             weights = weights / total
         elif "tile_divided" in flaws:
             weights = weights / weights.sum(axis=-1, keepdims=True)
+        elif "tile_softmax" in flaws:  # the same, but where all of a tile's weights are 0
+            weights = flawed.softmax(scores)
         out = out * (1 if "out_not_rescaled" in flaws else of_out) + weights @ v
         if flaws & {"divided_each_tile", "divided_twice"}:
             out = out / total
@@ -157,10 +160,11 @@ def _case(q: Any, k: Any, v: Any, block: int, *count_tables: bool) -> Case:
 
 
 def _nan_from_start(reader: Reader) -> Seen | None:
-    """Nothing but NaN for every input: an infinity is made in the very first tile."""
-    pairs = zip(reader.cases, reader.outcomes, strict=False)
-    values = [outcome.value for case, outcome in pairs if len(case.arguments) == len(NAMES)]
-    if all(value is not None and value.dtype.kind == "f" and np.isnan(value).all() for value in values):
+    """Nothing but NaN for every input (or plain Python's exception): an infinity is made in the very first tile."""
+    outcomes = [outcome for outcome in reader.outcomes if not overflow.raised_by_numbers(outcome.failure)]
+    compared = outcomes[:-1] if len(reader.outcomes) == len(reader.cases) else outcomes  # the last counts tables
+    values = [outcome.value for outcome in compared]
+    if values and all(value is not None and value.dtype.kind == "f" and np.isnan(value).all() for value in values):
         return first_failure(reader, tiled_attention)
     return None
 
@@ -182,7 +186,7 @@ STEP = Step(
                     "divided_each_tile", tiled_attention, [partial(tiled_attention, flaws=flaws) for flaws in DIVIDED]
                 ),
             ),
-            driver="held:tiled",
+            driver="attnbook.lab.held:tiled",
         ),
     ),
 )
