@@ -9,8 +9,9 @@ import torch
 from attnbook.lab.imitated import CLOSE
 from attnbook.lab.step import Part
 from attnbook.lab.steps import step
+from attnbook.lab.texts import LANGUAGES, texts
 from attnbook.reference import attention, merge_heads, split_heads
-from tests.lab import solutions_groups, solutions_heads
+from tests.lab.steps import solutions_groups, solutions_heads
 
 STEP = step(6)
 HEADS, GROUPS = STEP.parts
@@ -43,6 +44,18 @@ def test_a_mistake_with_heads_is_named(judged, names, source):
 def test_a_mistake_with_groups_is_named(judged, names, source):
     """Each in at least two ways of writing it."""
     assert judged.diagnose(STEP, source, GROUPS) == (names,)
+
+
+def test_every_mistake_has_two_solutions_and_a_text():
+    """None is left out of both tables; its text speaks three languages and leads to the book."""
+    tables = {**solutions_groups.WRONG, **solutions_heads.WRONG}
+    known = {*(flaw for part in STEP.parts for flaw in part.flaws)}
+    known |= {recogniser.name for part in STEP.parts for recogniser in part.recognisers}
+    assert set(" ".join(tables).split()) == known
+    for name in known:
+        assert sum(len(sources) for names, sources in tables.items() if name in names.split()) >= 2, name
+        assert texts(6).page(name)
+        assert len({texts(6).mistake(name, lang) for lang in LANGUAGES}) == 3
 
 
 @pytest.mark.parametrize("part", STEP.parts, ids=lambda part: part.name)

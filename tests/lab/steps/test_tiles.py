@@ -11,8 +11,9 @@ from attnbook.lab.imitated import CLOSE
 from attnbook.lab.solutions.step7_tiles import tiled_attention
 from attnbook.lab.steps import step
 from attnbook.lab.steps.tiles import FLAWS
+from attnbook.lab.texts import LANGUAGES, texts
 from attnbook.reference import attention
-from tests.lab.solutions_tiles import RIGHT, TABLES, WHOLE, WRONG
+from tests.lab.steps.solutions_tiles import RIGHT, TABLES, WHOLE, WRONG
 
 STEP = step(7)
 PART = STEP.parts[0]
@@ -32,6 +33,15 @@ def test_a_right_solution_is_accepted(judged, source):
 def test_a_mistake_is_named(judged, names, source):
     """Each in at least two ways of writing it; two mistakes at once are both named."""
     assert set(judged.diagnose(STEP, source)) == set(names.split())
+
+
+def test_every_mistake_has_two_solutions_and_a_text():
+    """None is left out of the table; its text speaks three languages and leads to the book."""
+    assert set(" ".join(WRONG).split()) == {*FLAWS, *(recogniser.name for recogniser in PART.recognisers)}
+    for name in " ".join(WRONG).split():
+        assert sum(len(sources) for names, sources in WRONG.items() if name in names.split()) >= 2, name
+        assert texts(7).page(name)
+        assert len({texts(7).mistake(name, lang) for lang in LANGUAGES}) == 3
 
 
 def test_the_model_is_the_reference():

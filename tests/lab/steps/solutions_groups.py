@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.lab.solutions_heads import RIGHT as HEADS
-from tests.lab.solutions_heads import numpy
+from tests.lab.steps.solutions_heads import RIGHT as HEADS
+from tests.lab.steps.solutions_heads import numpy
 
 
 def grouped(reads: str, joined: str = "np.concatenate(outs, axis=1)", kv: str = "kv") -> str:
