@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnbook.lab.imitated import agrees
+from attnbook.lab.overflow import raised_by_numbers
 from attnbook.lab.seeing import seen, which
 from attnbook.lab.step import Array, Case, Part, Reader, Recogniser, Seen, Step
 
@@ -118,8 +119,11 @@ def _ordinary() -> list[int]:
 
 
 def _no_number(reader: Reader, case: int) -> bool:
+    """NaN or inf; plain Python raises instead."""
     value = reader.outcomes[case].value
-    return value is not None and value.dtype.kind == "f" and not np.isfinite(value).all()
+    if value is None:
+        return raised_by_numbers(reader.outcomes[case].failure)
+    return value.dtype.kind == "f" and not np.isfinite(value).all()
 
 
 STEP = Step(

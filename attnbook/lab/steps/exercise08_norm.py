@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnbook.lab import overflow
 from attnbook.lab.imitated import agrees
 from attnbook.lab.seeing import seen, which
 from attnbook.lab.step import Array, Case, Part, Reader, Recogniser, Seen, Step
@@ -81,7 +82,7 @@ STEP = Step(
             model=model,
             cases=CASES,
             flaws=FLAWS,
-            recognisers=(Recogniser("one_pass", _one_pass),),
+            recognisers=(Recogniser("one_pass", _one_pass), *overflow.recognisers(model, ("no_eps",), FLAWS)),
         ),
     ),
 )

@@ -1,0 +1,149 @@
+"""The exercises of the chapters: every mistake is told from every other, however written, and who is right has passed."""
+
+from __future__ import annotations
+
+import itertools
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+
+from attnbook import reference
+from attnbook.costs import kv_cache_bytes, model
+from attnbook.lab.handed import ROWS_SUM
+from attnbook.lab.steps import FILES, step
+from attnbook.lab.texts import texts
+from attnbook.reference.router import largest
+from tests.lab.run import Desk
+
+STEPS = {module: step(key) for key, module in FILES.items() if key.startswith("chapter-")}
+TABLES = {name: import_module(f"tests.lab.steps.solutions_{name}") for name in STEPS}
+PARTS = {name: found.parts[0] for name, found in STEPS.items()}
+WRONG = [
+    pytest.param(name, mistake, source, id=f"{name} {mistake} {i}")
+    for name, table in TABLES.items()
+    for mistake, sources in table.WRONG.items()
+    for i, source in enumerate(sources)
+]
+RIGHT = [
+    pytest.param(name, source, id=f"{name} {style}")
+    for name, table in TABLES.items()
+    for style, source in table.RIGHT.items()
+]
+
+
+@pytest.mark.parametrize(("name", "mistake", "source"), WRONG)
+def test_a_mistake_is_named(judged: Desk, name, mistake, source):
+    """By what the function does on the exercise's cases."""
+    assert judged.diagnose(STEPS[name], source) == (mistake,)
+
+
+@pytest.mark.parametrize(("name", "source"), RIGHT)
+def test_who_is_right_has_passed(judged: Desk, name, source):
+    """In every style: loops, einsum, torch, other names, other types."""
+    assert judged.diagnose(STEPS[name], source) == ()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_mistake_has_two_solutions_and_a_text(name):
+    """None is left out of the table of wrong solutions; its text speaks three languages and leads to the book."""
+    part, said = PARTS[name], texts(STEPS[name].key)
+    names = {*part.flaws, *(recogniser.name for recogniser in part.recognisers)}
+    assert names == set(TABLES[name].WRONG) == set(said.data["mistakes"])
+    for mistake in names:
+        assert len(TABLES[name].WRONG[mistake]) >= 2, mistake
+        assert all(said.mistake(mistake, lang, unit="GiB") for lang in ("ja", "ko", "en"))
+        assert said.page(mistake)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_mistakes_differ(name):
+    """Any two of an exercise's flaws, and each of them and the truth, are far apart in some case, most in a small one."""
+    part = PARTS[name]
+    made = {flaw: _all(part, {flaw}) for flaw in part.flaws} | {"": _all(part, set())}
+    for one, other in itertools.combinations(made, 2):
+        assert any(_far(a, b) for a, b in zip(made[one], made[other], strict=True)), (one, other)
+    for flaw in part.flaws:
+        first = next(i for i, (a, b) in enumerate(zip(made[flaw], made[""], strict=True)) if _far(a, b))
+        assert sum(np.size(x) for x in part.cases[first].arguments) <= 25, flaw
+
+
+def _all(part, flaws):
+    with np.errstate(all="ignore"):
+        return [np.asarray(part.model(*case.arguments, flaws=frozenset(flaws)), float) for case in part.cases]
+
+
+def _far(a, b):
+    if a.shape != b.shape or (np.isfinite(a) != np.isfinite(b)).any():
+        return True
+    finite = np.isfinite(a)
+    return bool((np.abs(a - b)[finite] > 0.01 * np.abs(b)[finite].max(initial=0)).any())
+
+
+def test_the_handed_functions_are_what_they_are_called():
+    """Rows sum to 1 for those that are said to, in float32 and float64, for arrays and tensors; not for the others."""
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((5, 7)), rng.standard_normal((11, 7))
+    for case in PARTS["exercise01_rows"].cases:
+        (fn,) = case.arguments
+        for dtype in (np.float32, np.float64):
+            arrays = [x.astype(dtype) for x in (q, k, np.eye(11))]
+            weights = fn(*arrays)
+            tensor = fn(*map(torch.from_numpy, arrays))
+            assert (weights.dtype, tensor.dtype) == (dtype, torch.from_numpy(weights).dtype)
+            np.testing.assert_array_equal(weights, tensor)
+            assert np.allclose(weights.sum(-1), 1) == (fn.settings["weights"] in ROWS_SUM)
+
+
+def test_the_solution_of_chapter_1_is_what_the_chapter_measures():
+    """True for the three lines and False for the softmax over the queries, as `oneline.ones_find_wrong_axis` says."""
+    from attnbook.experiments import silent_mistakes
+    from attnbook.lab.solutions.exercise01_rows import rows_sum_to_one
+
+    def of_tensors(fn):
+        return lambda *arrays: fn(*map(torch.from_numpy, arrays)).numpy()
+
+    assert rows_sum_to_one(of_tensors(reference.three_lines.attention))
+    assert not rows_sum_to_one(of_tensors(silent_mistakes._sideways))
+
+
+def _tensors(arguments):
+    return [torch.from_numpy(x).double() if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in arguments]
+
+
+def _reference(name, arguments):
+    """What the book's own code returns."""
+    if name == "exercise02_others":
+        (x,) = _tensors(arguments)
+        x = x[None, None]
+        return reference.attention(x, x, x, mask=~torch.eye(x.shape[2], dtype=torch.bool))[0, 0]
+    if name == "exercise04_merge":
+        return reference.merge(*_tensors(arguments))[0]
+    if name == "exercise07_rotate":
+        x, positions, base = _tensors(arguments)
+        return reference.rope(x, torch.from_numpy(positions), theta=base)
+    if name == "exercise08_norm":
+        x, gamma, beta, eps = _tensors(arguments)
+        return reference.layer_norm(x, gamma, beta, eps=eps)
+    if name == "exercise09_route":
+        logits, k = _tensors(arguments)
+        chosen = largest(logits, k)
+        return torch.zeros_like(logits).scatter(1, chosen, reference.softmax(logits.gather(1, chosen)))
+    return reference.window_mask(*arguments)
+
+
+@pytest.mark.parametrize("name", sorted(STEPS.keys() - {"exercise01_rows", "exercise09_cache"}))
+def test_the_truth_is_the_reference(name):
+    """Without flaws a model is what the book's own code gives."""
+    for case in PARTS[name].cases:
+        expected = np.asarray(_reference(name, case.arguments))
+        np.testing.assert_allclose(PARTS[name].model(*case.arguments), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_cache_is_the_packages():
+    """Llama-3.1-8B with twenty requests of 8192 tokens in 16 bits: the chapter's and the package's count."""
+    llama = model("Llama-3.1-8B")
+    case = next(case for case in PARTS["exercise09_cache"].cases if case.arguments[-2] == 20)
+    assert case.arguments == (llama.layers, llama.n_kv_heads, llama.head_dim, 8192, 20, 2)
+    assert PARTS["exercise09_cache"].model(*case.arguments) == kv_cache_bytes(llama, tokens=8192, requests=20)
