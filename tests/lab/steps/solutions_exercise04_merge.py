@@ -15,6 +15,7 @@ def numpy_merge(lines: str, end: str = "(a * out_a + b * out_b) / np.where(a + b
 TOP = "top = np.maximum(lse_a, lse_b)\ntop = np.where(np.isinf(top), 0, top)\n"
 EXP = "a, b = np.exp(lse_a - top), np.exp(lse_b - top)"
 TORCH = "lse = torch.stack([lse_a, lse_b])\nout = torch.stack([out_a, out_b])\n"
+MIX = "return (w[..., None] * out).sum(0)"
 PLAIN = "(a * out_a + b * out_b) / (a + b)"
 LOOP = """
 import math
@@ -42,7 +43,7 @@ RIGHT = {
         return s * out_a + (1 - s) * out_b
         """)
     ),
-    "torch": with_torch(MERGE(TORCH + "w = torch.softmax(lse, 0).nan_to_num(0)\nreturn (w[..., None] * out).sum(0)")),
+    "torch": with_torch(MERGE(TORCH + "w = torch.softmax(lse, 0).nan_to_num(0)\n" + MIX)),
     "sigmoid": with_torch(
         MERGE("s = torch.sigmoid(lse_a - lse_b).nan_to_num(0.5)[:, None]\nreturn out_a * s + out_b * (1 - s)")
     ),
@@ -80,13 +81,18 @@ WRONG = {
     "no_maximum": [
         numpy_merge("a, b = np.exp(lse_a), np.exp(lse_b)", PLAIN),
         numpy_merge("a, b = np.exp(lse_a), np.exp(lse_b)"),
-        with_torch(MERGE(TORCH + "w = lse.exp() / lse.exp().sum(0)\nreturn (w[..., None] * out).sum(0).nan_to_num(nan=float('nan'))")),
+        with_torch(MERGE(TORCH + "w = lse.exp() / lse.exp().sum(0)\n" + MIX)),
         LOOP.format(top="top = 0.0", total="((p + q) or 1.0)"),
         LOOP.format(top="top = 0.0", total="(p + q)"),
     ],
     "maximum_over_all": [
         numpy_merge("top = max(lse_a.max(), lse_b.max(), -1e9)\n" + EXP),
-        with_torch(MERGE(TORCH + "w = (lse - lse.max()).exp()\nw = w / w.sum(0)\nreturn (w[..., None] * out).sum(0).where(lse.amax(0)[:, None] > -1e30, torch.zeros(()))")),
+        with_torch(
+            MERGE(
+                TORCH + "w = (lse - lse.max().clamp(min=-1e30)).exp()\nw = w / w.sum(0)\n"
+                f"w[:, lse.amax(0) < -1e30] = 0\n{MIX}"
+            )
+        ),
     ],
     "not_divided": [
         numpy_merge(TOP + EXP, "a * out_a + b * out_b"),
@@ -108,11 +114,11 @@ WRONG = {
     ],
     "swapped": [
         numpy_merge(TOP + "b, a = np.exp(lse_a - top), np.exp(lse_b - top)"),
-        with_torch(MERGE(TORCH + "w = torch.softmax(-lse, 0).nan_to_num(0)\nw = w\nreturn (w[..., None] * out).sum(0)")),
+        with_torch(MERGE(TORCH + "w = torch.softmax(lse, 0).nan_to_num(0).flip(0)\n" + MIX)),
     ],
     "lse_as_weight": [
         numpy_merge("a, b = lse_a, lse_b", PLAIN),
-        with_torch(MERGE(TORCH + "w = lse / lse.sum(0)\nreturn (w[..., None] * out).sum(0)")),
+        with_torch(MERGE(TORCH + "w = lse / lse.sum(0)\n" + MIX)),
     ],
     "base_two": [
         numpy_merge(TOP + "a, b = 2 ** (lse_a - top), 2 ** (lse_b - top)"),

@@ -99,7 +99,10 @@ RIGHT = {
 
 WRONG = {
     "neighbours": [
-        numpy_rope(split="a, b = x[:, 0::2], x[:, 1::2]", turn="new = np.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)"),
+        numpy_rope(
+            split="a, b = x[:, 0::2], x[:, 1::2]",
+            turn="new = np.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)",
+        ),
         loops(i="2 * i", j="2 * i + 1"),
         with_torch(ROPE("""
             z = torch.view_as_complex(x.reshape(len(x), -1, 2))

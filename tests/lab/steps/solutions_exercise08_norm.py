@@ -46,7 +46,14 @@ RIGHT = {
     "torch": torch_norm(),
     "torch's own": with_torch(NORM("return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)")),
     "loops": LOOP.format(n="len(token)", below="math.sqrt(variance + eps)"),
-    "one pass in float64": numpy_norm(variance="(x.astype(np.float64) ** 2).mean(1, keepdims=True) - x.astype(np.float64).mean(1, keepdims=True) ** 2"),
+    "one pass in float64": with_numpy(
+        NORM("""
+        y = x.astype(np.float64)
+        mean = y.mean(1, keepdims=True)
+        variance = (y ** 2).mean(1, keepdims=True) - mean ** 2
+        return (y - mean) / np.sqrt(variance + eps) * gamma + beta
+        """)
+    ),
     "einsum": with_numpy(
         NORM("""
         c = x - np.einsum('td->t', x)[:, None] / x.shape[1]
@@ -59,13 +66,21 @@ def layer_norm(rows, scale, shift, small):
     return np.stack([scale * (r - np.mean(r)) / (np.var(r) + small) ** 0.5 + shift for r in rows])
 """,
     "transposed": with_numpy(NORM("y = x.T\nreturn ((y - y.mean(0)) / np.sqrt(y.var(0) + eps)).T * gamma + beta")),
-    "an unbiased variance made right": torch_norm(correction=1, below="(variance * (x.shape[1] - 1) / x.shape[1] + eps).sqrt()"),
+    "an unbiased variance made right": torch_norm(
+        correction=1, below="(variance * (1 - 1 / x.shape[1]) + eps).sqrt()"
+    ),
 }  # fmt: skip
 
 WRONG = {
     "one_pass": [
         numpy_norm(variance="(x ** 2).mean(axis=1, keepdims=True) - mean ** 2"),
-        with_torch(NORM("m = x.mean(1, keepdim=True)\nv = (x * x).mean(1, keepdim=True) - m * m\nreturn (x - m) * torch.rsqrt(v + eps) * gamma + beta")),
+        with_torch(
+            NORM("""
+            m = x.mean(1, keepdim=True)
+            v = (x * x).mean(1, keepdim=True) - m * m
+            return (x - m) * torch.rsqrt(v + eps) * gamma + beta
+            """)
+        ),
     ],
     "over_tokens": [
         numpy_norm(mean="x.mean(axis=0)", variance="x.var(axis=0)"),

@@ -26,10 +26,13 @@ RIGHT = {
         "keys = n_kv_heads * head_dim\nvalues = n_kv_heads * head_dim\n"
         "return requests * tokens * layers * (keys + values) * bytes_per_number"
     ),
-    "a loop over layers": BYTES("return sum(2 * n_kv_heads * head_dim * tokens * requests * bytes_per_number for _ in range(layers))"),
+    "a loop over layers": BYTES(
+        "layer = 2 * n_kv_heads * head_dim * tokens * requests * bytes_per_number\n"
+        "return sum(layer for _ in range(layers))"
+    ),
     "whole": product(f"int({ALL} * 2)"),
     "float64": with_numpy(BYTES(f"return np.float64(2) * {ALL}")),
-    "numpy": with_numpy(BYTES("return np.prod([2.0, layers, n_kv_heads, head_dim, tokens, requests, bytes_per_number])")),
+    "numpy": with_numpy(BYTES(f"return np.prod([2.0, {ALL.replace(' *', ',')}])")),
     "torch": with_torch(BYTES(f"return torch.tensor(2.0 * {ALL})")),
     "through bits": product("2 * layers * n_kv_heads * head_dim * tokens * requests * (bytes_per_number * 8) / 8"),
 }  # fmt: skip

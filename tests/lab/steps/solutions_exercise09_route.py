@@ -26,18 +26,19 @@ def torch_route(values: str, k: str = "k", dim: int = -1, largest: bool = True) 
 
 HIDDEN = "softmax(np.where(chosen, logits, -np.inf))"
 
+
+def torch_hidden(least: str, dim: int = 1) -> str:
+    """With torch: what is below `least` hidden, then softmax."""
+    return with_torch(ROUTE(f"return logits.masked_fill(logits < {least}, float('-inf')).softmax({dim})"))
+
+
 RIGHT = {
     "sorted": numpy_route(HIDDEN),
     "softmax, then divided again": numpy_route(
         "np.where(chosen, softmax(logits), 0) / np.where(chosen, softmax(logits), 0).sum(1, keepdims=True)"
     ),
     "torch": torch_route("torch.softmax(top, -1)"),
-    "torch, hidden": with_torch(
-        ROUTE("""
-        least = logits.topk(k).values[:, -1:]
-        return logits.masked_fill(logits < least, float('-inf')).softmax(1)
-        """)
-    ),
+    "torch, hidden": torch_hidden("logits.topk(k).values[:, -1:]"),
     "argpartition": with_numpy(
         ROUTE("""
         w = np.zeros_like(logits)
@@ -85,11 +86,11 @@ WRONG = {
     ],
     "down_the_tokens": [
         numpy_route(HIDDEN, least="np.sort(logits, axis=0)[-k]"),
-        with_torch(ROUTE("least = logits.topk(k, dim=0).values[-1]\nreturn logits.masked_fill(logits < least, float('-inf')).softmax(1)")),
+        torch_hidden("logits.topk(k, dim=0).values[-1]"),
     ],
     "of_the_whole_table": [
         numpy_route(HIDDEN, least="np.sort(logits, axis=None)[-k]"),
-        with_torch(ROUTE("least = logits.flatten().topk(k).values[-1]\nreturn logits.masked_fill(logits < least, float('-inf')).softmax(1)")),
+        torch_hidden("logits.flatten().topk(k).values[-1]"),
     ],
     "smallest": [
         with_numpy(SOFTMAX + ROUTE("return softmax(np.where(logits <= np.sort(logits)[:, k - 1:k], logits, -np.inf))")),
@@ -105,7 +106,9 @@ WRONG = {
     ],
     "zeros_share": [
         numpy_route("softmax(logits * chosen)"),
-        with_torch(ROUTE("top, where = logits.topk(k)\nreturn torch.zeros_like(logits).scatter(1, where, top).softmax(1)")),
+        with_torch(
+            ROUTE("top, where = logits.topk(k)\nreturn torch.zeros_like(logits).scatter(1, where, top).softmax(1)")
+        ),
     ],
     "equal_shares": [
         numpy_route("chosen / k"),
@@ -117,6 +120,6 @@ WRONG = {
     ],
     "column_shares": [
         numpy_route("softmax(np.where(chosen, logits, -np.inf), axis=0)"),
-        with_torch(ROUTE("least = logits.topk(k).values[:, -1:]\nreturn logits.masked_fill(logits < least, float('-inf')).softmax(0)")),
+        torch_hidden("logits.topk(k).values[:, -1:]", dim=0),
     ],
 }  # fmt: skip

@@ -59,9 +59,15 @@ def window_mask(queries, keys, w):
 WRONG = {
     "added": [
         numpy_mask("np.where((j <= p) & (j > p - window), 0.0, -np.inf)"),
-        with_torch(MASK("s = t_kv - t_q\nkeep = torch.ones(t_q, t_kv).tril(s).triu(s - window + 1)\nreturn (1 - keep) * -1e9")),
+        with_torch(
+            MASK("s = t_kv - t_q\nreturn (1 - torch.ones(t_q, t_kv).tril(s).triu(s - window + 1)) * -1e9"),
+        ),
     ],
-    "one_more": [numpy_mask("(j <= p) & (j >= p - window)"), torch_band("s - window", "s"), loops("0 <= p - j <= window")],
+    "one_more": [
+        numpy_mask("(j <= p) & (j >= p - window)"),
+        torch_band("s - window", "s"),
+        loops("0 <= p - j <= window"),
+    ],
     "one_fewer": [numpy_mask("(j <= p) & (j > p - window + 1)"), torch_band("s - window + 2", "s")],
     "top_left": [
         numpy_mask("(j <= p) & (j > p - window)", place="np.arange(t_q)[:, None]"),

@@ -1,4 +1,4 @@
-"""The exercises of the chapters: every mistake is told from every other, however written, and who is right has passed."""
+"""The chapters' exercises: every mistake is told from every other, however written, and who is right has passed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_mistake_has_two_solutions_and_a_text(name):
 
 @pytest.mark.parametrize("name", STEPS)
 def test_mistakes_differ(name):
-    """Any two of an exercise's flaws, and each of them and the truth, are far apart in some case, most in a small one."""
+    """Any two of an exercise's flaws, and each and the truth, are far apart in some case, most in a small one."""
     part = PARTS[name]
     made = {flaw: _all(part, {flaw}) for flaw in part.flaws} | {"": _all(part, set())}
     for one, other in itertools.combinations(made, 2):
