@@ -130,7 +130,9 @@ class Report:
 def message(step: str, name: str, finding: Finding, lang: Language) -> str:
     """What a mistake is, in one or two sentences."""
     details = dict(finding.details)
-    details["line"] = say(lang, "report.line", line=details["line"]) if "line" in details else ""
+    if "line" in details:  # languages that put spaces between words put one before a bracket
+        details["line"] = (" " if lang == "en" else "") + say(lang, "report.line", line=details["line"])
+    details.setdefault("line", "")
     if finding.expected is not None and finding.outcome is not None and finding.outcome.value is not None:
         kinds = name in ("kind", "low_precision")
         expected, value = finding.expected, finding.outcome.value
@@ -180,8 +182,9 @@ def shown(value: Argument | np.generic) -> str:
 
 def _plain_range(value: Array) -> bool:
     """Whether no number would become 0 by leaving its exponent out."""
-    sizes = np.abs(value[np.isfinite(value) & (value != 0)]) if value.dtype.kind == "f" else value[:0]
-    return bool((sizes >= 1e-4).all())
+    if value.dtype.kind != "f":
+        return True
+    return bool((np.abs(value[np.isfinite(value) & (value != 0)]) >= 1e-4).all())
 
 
 def _named(name: str, text: str) -> Iterator[str]:

@@ -30,6 +30,9 @@ from attnbook.lab.wire import pack_outcome, unpack_array
 MEGABYTES_TO_LOAD = 16 * 1024
 """Room of addresses while the reader's file loads: importing torch maps gigabytes that it never touches."""
 
+LONGEST = 300
+"""Letters kept of an exception's message."""
+
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -83,7 +86,7 @@ class Loaded:
         if value is None:
             return Outcome(failure=Failure("none"), changed=changed, seconds=seconds)
         told = value.words if isinstance(value, Told) else {}
-        array, dtype = numbers(value.value if isinstance(value, Told) else value)
+        array, dtype = _numbers(value.value if isinstance(value, Told) else value)
         return Outcome(array, dtype, None, changed, seconds, extra, told)
 
     def _unpack(self, argument: Any) -> Any:
@@ -98,7 +101,7 @@ class Loaded:
         """What an exception of the reader's code means, and the last line of theirs that it came through."""
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
         line = lines[-1] if lines else None
-        text = traceback.format_exception_only(error)[-1].strip()
+        text = _short(traceback.format_exception_only(error)[-1].strip())
         if isinstance(error, SyntaxError):
             return Failure("unloadable", text, error.lineno)
         if isinstance(error, NotImplementedError):
@@ -112,6 +115,21 @@ class Loaded:
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             return Failure("memory", text, line)
         return Failure("raised", text, line)
+
+
+def _numbers(value: object) -> tuple[Array, str]:
+    """The value as numbers; whatever a conversion of the reader's or of torch's raises, it is no failure of theirs."""
+    try:
+        return numbers(value)
+    except NotNumbers:
+        raise
+    except Exception as error:
+        raise NotNumbers(f"{type(value).__name__} ({_short(str(error))})") from error
+
+
+def _short(text: str) -> str:
+    """Messages are read by people: an array's whole text is not."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _imports_torch(source: str) -> bool:
@@ -178,7 +196,7 @@ def limit_memory(megabytes: int) -> bool:
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    loaded = Loaded()
+    loaded, process = Loaded(), os.getpid()
     for line in requests:
         request = json.loads(line)
         answer: dict[str, Any]
@@ -194,6 +212,8 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             if "names" in request and failure.kind == "raised":
                 failure = Failure("unloadable", failure.text, failure.line)
             answer = pack_outcome(Outcome(failure=failure))
+        if os.getpid() != process:
+            os._exit(0)  # the reader's code has forked, and this is the other one: a question has one answer
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
 

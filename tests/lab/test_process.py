@@ -43,6 +43,10 @@ def ran(
         ("pass", "none"),
         ("return 'a'", "not_numbers"),
         ("return [[1.0], [2.0, 3.0]]", "not_numbers"),
+        ("return (x for x in args)", "not_numbers"),
+        ("return 10**400", "not_numbers"),
+        ("x = []\nx.append(x)\nreturn x", "not_numbers"),
+        ("class A:\n    def __array__(self, *_, **__): raise NotImplementedError\nreturn A()", "not_numbers"),
         ("return np.ones(10**12)", "memory"),
         ("x = [1]\nwhile True: x = x + x", "memory"),
     ],
@@ -67,6 +71,21 @@ def test_a_slow_machine_is_no_endless_loop():
     if sys.platform != "linux":
         pytest.skip("only Linux tells the processor time of another process here")
     assert ran("import time\ntime.sleep(0.4)\nreturn 1.0", seconds=0.2).failure is None
+
+
+def test_a_fork_of_the_process_gives_no_second_answer():
+    if not hasattr(os, "fork"):
+        pytest.skip("only POSIX forks")
+    with Process() as process:
+        process.load({"source": "import os\ndef f(x):\n    os.fork()\n    return x", "file": "reader.py"}, ("f",))
+        values = [process.call("f", (i,), seconds=3, driver=None).value for i in range(5)]
+    assert values == [0, 1, 2, 3, 4]
+
+
+def test_a_long_message_is_cut():
+    failure = ran("raise ValueError('x' * 10**6)").failure
+    assert failure is not None
+    assert 100 < len(failure.text) < 1000
 
 
 def test_a_line_of_the_reader_s_file_is_named():

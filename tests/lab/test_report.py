@@ -92,7 +92,7 @@ def test_what_is_right_is_said_shortly():
 
 def test_a_failure_names_the_line_and_shows_the_input():
     told = str(report(NO_SCALE.replace("k.T", "k")))
-    assert "(line 3): ValueError" in told
+    assert "It raised an exception (line 3): ValueError" in told
     assert "q = [[2., 0.]," in told or "q = [[1., 1., 1., 1.]]" in told
     assert "returned" not in told
 
@@ -116,6 +116,10 @@ def test_a_file_that_does_not_run_is_one_finding():
         (np.zeros((3, 50), np.float32), "(3, 50) float32"),
         (np.float64(1 / 3), "0.333333"),
         (7, "7"),
+        (np.array(7), "7"),
+        (np.array([3, 4]), "[3, 4]"),
+        (np.array([True, False]), "[ True, False]"),
+        (np.array(0.5), "0.5"),
         (True, "True"),
         (Given("attnbook.lab.flawed:attention"), "attention"),
         (Given("attnbook.lab.flawed:softmax", {"axis": 0}), "softmax(axis=0)"),
