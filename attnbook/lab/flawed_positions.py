@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnbook.lab import flawed
-from attnbook.lab.step import Array, Given
+from attnbook.lab.step import Array
 
 ADDING = (
     *("positions_in_values", "no_positions", "only_queries", "only_keys", "subtracted", "multiplied"),
@@ -69,9 +69,7 @@ def _as_came(made: Array, x: Any) -> Any:
 
 
 def reordered_gap(fn: Any, x: Array, order: Array, *, flaws: frozenset[str] = frozenset()) -> Any:
-    """The largest absolute difference between fn(x[order]) and fn(x)[order]; fn may be a `Given` from here."""
-    if isinstance(fn, Given):
-        fn = globals()[fn.path.rpartition(":")[2]]
+    """The largest absolute difference between fn(x[order]) and fn(x)[order]."""
     x, order = np.asarray(x, np.float64), np.asarray(order)
     back = np.argsort(order)
     if "inverse_order" in flaws:

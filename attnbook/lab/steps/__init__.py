@@ -11,6 +11,8 @@ FILES: Final = {
     "1": "three_lines",
     "2": "root_d",
     "3": "stable_softmax",
+    "4": "causal_mask",
+    "5": "positions",
     "6": "heads",
     "7": "tiles",
     "chapter-1": "exercise01_rows",

@@ -56,8 +56,8 @@ def _odds(outcome: Outcome) -> float | None:
 
 def _weak(reader: Reader) -> Seen | None:
     """Lower the seen score until the hidden one gets through: where both weigh the same lies the value of the mask."""
-    low, high, depth = 0.0, None, 0.0
-    while True:
+    low, high, depth = 0.0, math.inf, 0.0
+    for _ in range(40):
         case = _two_scores(-depth, 0.0)
         outcome = reader.call(*case.arguments)
         odds = _odds(outcome)
@@ -66,7 +66,9 @@ def _weak(reader: Reader) -> Seen | None:
         if math.isfinite(odds):
             break
         low, high = (depth, high) if odds < 0 else (low, depth)
-        depth = max(64.0, 2 * depth) if high is None else (low + high) / 2
+        depth = max(64.0, 2 * depth) if math.isinf(high) else (low + high) / 2
+    else:
+        return None
     value = odds - depth
     if value > -0.5:  # nothing is hidden at all, or put to 0: mistakes of their own
         return None

@@ -59,7 +59,7 @@ def _gap_cases() -> tuple[Case, ...]:
 
 
 def _gap(fn: Callable[[Array], Array], x: object, order: object) -> Case:
-    given = Given(f"flawed_positions:{fn.__name__}")
+    given = Given(f"{fn.__module__}:{fn.__name__}")
     return Case((given, np.asarray(x, np.float32), np.asarray(order, np.int64)), GAP)
 
 
