@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,16 @@ class CodeCell(NamedTuple):
 
 def notebook_source(path: Path) -> str:
     """All that the reader wrote, as one Python text; see the module. Raises NotebookError, OSError."""
-    return "\n\n".join(cell.source for cell in code_cells(path)) + "\n"
+    return _joined(code_cells(path))
+
+
+def code_in(text: str) -> str:
+    """`notebook_source` of a notebook's text. Raises NotebookError."""
+    return _joined(_cells(text, "the notebook"))
+
+
+def _joined(cells: Iterable[CodeCell]) -> str:
+    return "\n\n".join(cell.source for cell in cells) + "\n"
 
 
 def cell_and_line(path: Path, line: int) -> tuple[int, int] | None:
@@ -48,16 +57,24 @@ def cell_and_line(path: Path, line: int) -> tuple[int, int] | None:
 def code_cells(path: Path) -> list[CodeCell]:
     """The reader's code cells. Raises NotebookError for a file that is no notebook, OSError where it can't be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
         raise NotebookError(f"{path}: not a notebook: {error}") from error
+    return _cells(text, str(path))
+
+
+def _cells(text: str, place: str) -> list[CodeCell]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise NotebookError(f"{place}: not a notebook: {error}") from error
     cells = data.get("cells") if isinstance(data, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-        raise NotebookError(f"{path}: not a notebook of format 4: expected a list of cells")
-    return list(_code(cells, path))
+        raise NotebookError(f"{place}: not a notebook of format 4: expected a list of cells")
+    return list(_code(cells, place))
 
 
-def _code(cells: list[dict[str, Any]], path: Path) -> Iterator[CodeCell]:
+def _code(cells: list[dict[str, Any]], place: str) -> Iterator[CodeCell]:
     number = 0
     for cell in cells:
         if cell.get("cell_type") != "code":
@@ -69,7 +86,7 @@ def _code(cells: list[dict[str, Any]], path: Path) -> Iterator[CodeCell]:
         if isinstance(source, list) and all(isinstance(line, str) for line in source):
             source = "".join(source)
         if not isinstance(source, str):
-            raise NotebookError(f"{path}: code cell {number}: expected a text as its source")
+            raise NotebookError(f"{place}: code cell {number}: expected a text as its source")
         if CHECK_TAG not in tags:
             yield CodeCell(number, without_checks(without_magics(source)).rstrip("\n"))
 

@@ -1,0 +1,122 @@
+"""`progress.json` in a reader's folder: what was begun, checked with which result, and how many hints were shown.
+
+It is written whole or not at all. A file of that name that is not the lab's, or is damaged, is an error: it is never
+written over, so nothing in it is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+NAME: Final = "progress.json"
+FORMAT: Final = "attnbook-lab 1"
+
+_KEPT: Final = "It is left as it is; move it away to begin a new one"
+
+
+class FolderError(Exception):
+    """The reader's folder can't be worked in; the text says which file, and what would help."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The last check of a file: the digest of what was checked, the result, the names of its mistakes, the day."""
+
+    digest: str
+    ok: bool
+    mistakes: tuple[str, ...]
+    date: str
+
+
+@dataclass
+class Progress:
+    """What a folder's progress file holds. Files are named by their path below the folder, with forward slashes."""
+
+    begun: dict[str, str] = field(default_factory=dict)
+    """File to the digest of what `start` wrote."""
+    checked: dict[str, Checked] = field(default_factory=dict)
+    hints: dict[str, int] = field(default_factory=dict)
+    """Key of a step to the hints shown so far."""
+
+
+def load(folder: Path) -> Progress:
+    """The progress kept in a folder; an empty one where there is no file. Raises FolderError for what can't be read."""
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Progress()
+    except OSError as error:
+        raise FolderError(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FolderError(
+            f"{path} is damaged: {error}. It is left as it is; move it away to begin a new one"
+        ) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        said = repr(data.get("format")) if isinstance(data, dict) and "format" in data else "no format"
+        raise FolderError(
+            f"{path} is not this lab's: expected format {FORMAT!r}, got {said}. It is left as it is; work in another "
+            "folder, or move it away"
+        )
+    try:
+        return _read(data)
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__} {error}"
+        raise FolderError(f"{path} is damaged: {why}. {_KEPT}") from error
+
+
+def is_lab(folder: Path) -> bool:
+    """Does a folder hold a progress file of the lab?"""
+    try:
+        return (folder / NAME).is_file() and load(folder) is not None
+    except FolderError:
+        return False
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[Progress]:
+    """The folder's progress, to be changed; kept when the block ends. Raises FolderError, and OSError on writing."""
+    progress = load(folder)
+    before = _written(progress)
+    yield progress
+    if _written(progress) != before or not (folder / NAME).exists():
+        _replace(folder / NAME, _written(progress))
+
+
+def _read(data: Mapping[str, Any]) -> Progress:
+    progress = Progress()
+    for name, digest in data["begun"].items():
+        progress.begun[name] = _typed(digest, str)
+    for name, held in data["checked"].items():
+        mistakes = tuple(_typed(mistake, str) for mistake in held["mistakes"])
+        digest, date = _typed(held["digest"], str), _typed(held["date"], str)
+        progress.checked[name] = Checked(digest, _typed(held["ok"], bool), mistakes, date)
+    for key, count in data["hints"].items():
+        progress.hints[key] = _typed(count, int)
+    return progress
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    return value
+
+
+def _written(progress: Progress) -> str:
+    return json.dumps({"format": FORMAT, **asdict(progress)}, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
