@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "experiment": "list the book's experiments, or run one and print what it measures",
     "kernels": "compile every Triton kernel without a GPU and report registers, spills, shared memory, matrix products",
     "kv": "size the KV cache of a model: does it fit beside the weights, and what would",
+    "lab": "write attention yourself: exercises, a check that names mistakes, hints, progress",
     "ledger": "show every number the book quotes, compare two builds, rewrite numbers that drifted",
     "probe": "test a model of your own: does it see its future, its neighbours, or leave the finite range?",
 }

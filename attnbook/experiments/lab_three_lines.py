@@ -1,4 +1,4 @@
-"""What do three lines written in the lab do? The right answer, an average, and what a forgotten division leaves of it."""
+"""Are three lines written in the lab right, are they an average, and what does a forgotten division leave of it?"""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnbook.lab.checking import check as check
     from attnbook.lab.exercise import solution as solution
+    from attnbook.lab.hints import hint as hint
 
-_PLACES = {"check": "checking", "solution": "exercise"}
+_PLACES = {"check": "checking", "hint": "hints", "solution": "exercise"}
 """Public name to the module that has it."""
 
 __all__ = sorted(_PLACES)

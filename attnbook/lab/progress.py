@@ -91,13 +91,13 @@ def changing(folder: Path) -> Iterator[Progress]:
 
 def _read(data: Mapping[str, Any]) -> Progress:
     progress = Progress()
-    for name, digest in data["begun"].items():
+    for name, digest in _typed(data["begun"], dict).items():
         progress.begun[name] = _typed(digest, str)
-    for name, held in data["checked"].items():
-        mistakes = tuple(_typed(mistake, str) for mistake in held["mistakes"])
+    for name, held in _typed(data["checked"], dict).items():
+        mistakes = tuple(_typed(mistake, str) for mistake in _typed(_typed(held, dict)["mistakes"], list))
         digest, date = _typed(held["digest"], str), _typed(held["date"], str)
         progress.checked[name] = Checked(digest, _typed(held["ok"], bool), mistakes, date)
-    for key, count in data["hints"].items():
+    for key, count in _typed(data["hints"], dict).items():
         progress.hints[key] = _typed(count, int)
     return progress
 

@@ -131,7 +131,8 @@ def message(step: str, name: str, finding: Finding, lang: Language) -> str:
     """What a mistake is, in one or two sentences."""
     details = dict(finding.details)
     if "line" in details:  # languages that put spaces between words put one before a bracket
-        details["line"] = (" " if lang == "en" else "") + say(lang, "report.line", line=details["line"])
+        where = say(lang, "report.cell_line" if "cell" in details else "report.line", **details)
+        details["line"] = (" " if lang == "en" else "") + where
     details.setdefault("line", "")
     if finding.expected is not None and finding.outcome is not None and finding.outcome.value is not None:
         kinds = name in ("kind", "low_precision")
