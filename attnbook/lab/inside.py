@@ -28,21 +28,22 @@ def write(function: Callable[..., Any], prompt: Any, n: int) -> Told:
     limit_memory(MEGABYTES_TO_LOAD)  # torch maps gigabytes, and the model is half a one
     try:
         from attnbook.experiments._inside import compare
-        from attnbook.models import MissingModel, SmolLM2
+        from attnbook.experiments._smollm2 import model
+        from attnbook.models import MissingModel
     except ModuleNotFoundError as error:
         raise Unavailable(f"{error.name} is not installed: run `python -m pip install 'attnbook[models]'`") from error
     try:
-        model = SmolLM2.load()
+        opened = model()
     except (MissingModel, ModuleNotFoundError) as error:
         raise Unavailable(str(error)) from error
     limit_memory(MEGABYTES)
     import torch
 
-    found = compare(model, function, torch.as_tensor(prompt), n, tensors=not isinstance(prompt, np.ndarray))
+    found = compare(opened, function, torch.as_tensor(prompt), n, tensors=not isinstance(prompt, np.ndarray))
     apart = np.zeros((2, n), np.int64)
     apart[0] = (found.tokens[1] - found.tokens[0]).numpy()
     apart[1, : found.comparable] = (found.off() > found.allowed).numpy()
-    return Told(apart, _words(found, model.tokenizer, [int(token) for token in prompt]))
+    return Told(apart, _words(found, opened.tokenizer, [int(token) for token in prompt]))
 
 
 def _words(found: Compared, tokenizer: Tokenizer, prompt: list[int]) -> dict[str, str]:
