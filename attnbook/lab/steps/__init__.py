@@ -15,6 +15,7 @@ FILES: Final = {
     "5": "positions",
     "6": "heads",
     "7": "tiles",
+    "capstone": "capstone",
     "chapter-1": "exercise01_rows",
     "chapter-2": "exercise02_others",
     "chapter-4": "exercise04_merge",
