@@ -11,6 +11,7 @@ from tests.mutations.flash import FLASH
 from tests.mutations.groups import GROUPED
 from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
+from tests.mutations.lab_measured import LAB_MEASURED
 from tests.mutations.longer import LONGER
 from tests.mutations.mutation import Mutation
 from tests.mutations.norms import NORMS
@@ -202,5 +203,5 @@ PROBES = (
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED,
-    *EXPERTS, *PRACTICE,
+    *EXPERTS, *PRACTICE, *LAB_MEASURED,
 )  # fmt: skip
