@@ -10,6 +10,8 @@ import torch
 
 from attnbook.bookkit.execute import TIMEOUT
 from attnbook.bookkit.lints import CELL_LINES
+from attnbook.cli import main
+from attnbook.lab.exercise import solution_source
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,6 +35,21 @@ def test_its_package_snippet_runs(capsys):
     assert names["weights"].shape == (30, 9, t, t)
     assert names["logits"].shape == (1, t, 49152)
     assert "Paris" in capsys.readouterr().out
+
+
+def test_the_lab_says_what_it_shows(tmp_path, monkeypatch, capsys):
+    """The solution with that one mistake, checked by that command, is told just this."""
+    section = README.split("## Write it yourself")[1].split("\n## ")[0]
+    right, wrong = "sum(axis=-1, keepdims=True)", "sum(axis=0)"
+    assert "`sum(axis=0)` where `sum(axis=-1)` belongs" in section
+    monkeypatch.chdir(tmp_path)
+    Path("attnbook-lab").mkdir()
+    text = solution_source("1")
+    assert text.count(right) == 1
+    Path("attnbook-lab/step1_three_lines.py").write_text(text.replace(right, wrong), encoding="utf-8")
+    (command,) = re.findall(r"`attnbook (lab check[^`]*)` says", section)
+    assert main(command.split()) == 1
+    assert capsys.readouterr().out == re.findall(r"```text\n(.*?)```", section, re.DOTALL)[0]
 
 
 def test_its_sessions_are_the_noxfile_s():
