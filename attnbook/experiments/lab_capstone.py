@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnbook import reference
 from attnbook.experiments import _smollm2 as shared
-from attnbook.experiments._inside import EXACT, OURS, THEIRS, compare
+from attnbook.experiments._inside import EXACT, MARGIN, OURS, THEIRS, compare
 from attnbook.measure import experiment, measure
 from attnbook.models import generate
 
@@ -54,6 +54,7 @@ def run(attention: Callable[..., Any] = own, prompt: str = PROMPT, new: int = 12
     measure("lab.capstone_tokens", found.tokens.shape[1] if found.parted is None else found.parted)
     measure("lab.capstone_gap", found.off().max())
     measure("lab.capstone_rounding", (found.logits[EXACT] - found.logits[OURS]).abs().max())
+    measure("lab.capstone_factor", MARGIN, unit="ratio", kind="parameter")
     best = found.logits[OURS].topk(2).values
     measure("lab.capstone_lead", (best[:, 0] - best[:, 1]).min())
     ours = found.tokens[OURS].tolist()
