@@ -1,6 +1,6 @@
 """`attnbook lab`: start a folder of exercises, check what was written, see how far it is, take a hint.
 
-Exit status 1 where the check found something wrong.
+Exit status 1 where the check found something wrong, 2 where it lacks what it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attnbook.cli import FINE, FOUND, CannotRun, print_json
+from attnbook.cli import COULD_NOT_RUN, FINE, FOUND, CannotRun, print_json
 
 if TYPE_CHECKING:
     from attnbook.lab.folder import FileStatus, StepStatus
@@ -137,7 +137,10 @@ def _check(folder: Path, options: argparse.Namespace, lang: Language) -> int:
                 print(say(lang, "check.not_kept", why=error), file=sys.stderr)
     if options.json:
         print_json([{"file": work.name, **report.as_json()} for work, report in reports])
-    return FINE if all(report.ok for _, report in reports) else FOUND
+    wrong = {name for _, report in reports for name in report.mistakes}
+    if wrong == {"unavailable"}:  # what the check itself needs is not there
+        return COULD_NOT_RUN
+    return FOUND if wrong else FINE
 
 
 def _status(folder: Path, options: argparse.Namespace, lang: Language) -> int:

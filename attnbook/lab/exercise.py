@@ -26,6 +26,7 @@ from typing import Any, Final
 from attnbook.lab.step import Step
 from attnbook.lab.steps import step
 from attnbook.lab.texts import Language, say, texts
+from attnbook.lab.wrapping import wrapped
 
 CHECK_TAG: Final = "attnbook-check"
 """The tag of the cell that checks: it is no part of what the reader wrote."""
@@ -58,7 +59,7 @@ def heading(key: str, lang: Language) -> str:
 def exercise_source(key: str, lang: Language) -> str:
     """The Python file that the reader begins with."""
     wanted = step(key)
-    how = say(lang, "exercise.check_file", key=wanted.key)
+    how = f"{say(lang, 'exercise.check_file')}\n\n    attnbook lab check --step {wanted.key}"
     opening = "\n\n".join((heading(wanted.key, lang), texts(key).goal(lang), how))
     return _drawn(wanted, lang, opening, keep=False)
 
@@ -124,7 +125,7 @@ def with_holes(text: str, key: str, lang: Language, opening: str, *, name: str =
             said = texts(key).hole(hole.name, lang)
         except KeyError as error:
             raise ExerciseError(f"{name}:{hole.start}: {error.args[0]}") from error
-        open_lines = [f"{hole.indent}# {line}".rstrip() for line in said.splitlines()]
+        open_lines = [f"{hole.indent}# {line}".rstrip() for line in wrapped(said, len(hole.indent) + 2)]
         body = lines[hole.start : hole.end] if keep else [*open_lines, f"{hole.indent}raise NotImplementedError"]
         edits.append((hole.start - 1, hole.end + 1, body))
     for start, end, docstring in _docstrings(tree, key, lang, opening, name):
@@ -174,9 +175,8 @@ def _docstrings(
     yield (*_span(tree.body[0]), _docstring(opening, ""))
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            said = texts(key).function(node.name, lang)
-            if said is not None:
-                yield (*_span(node.body[0]), _docstring(said, " " * node.body[0].col_offset))
+            said = texts(key).function(node.name, lang) or ast.get_docstring(node) or ""
+            yield (*_span(node.body[0]), _docstring(said, " " * node.body[0].col_offset))
 
 
 def _span(node: ast.stmt) -> tuple[int, int]:
@@ -185,7 +185,7 @@ def _span(node: ast.stmt) -> tuple[int, int]:
 
 def _docstring(text: str, indent: str) -> list[str]:
     """The lines of a docstring as Python."""
-    first, *rest = text.replace("\\", "\\\\").replace('"""', r"\"\"\"").splitlines()
+    first, *rest = wrapped(text.replace("\\", "\\\\").replace('"""', r"\"\"\""), len(indent) + 3)
     if not rest:
         return [f'{indent}"""{first}"""']
     return [f'{indent}"""{first}', *(f"{indent}{line}".rstrip() for line in rest), f'{indent}"""']

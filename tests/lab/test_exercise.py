@@ -10,6 +10,7 @@ from attnbook.lab import exercise, texts
 from attnbook.lab.exercise import ExerciseError, exercise_notebook, exercise_source, solution, solution_source
 from attnbook.lab.steps import FILES
 from attnbook.lab.texts import LANGUAGES, Texts
+from attnbook.lab.wrapping import WIDTH, columns
 
 SOLUTION = '''"""The solution."""
 
@@ -43,14 +44,16 @@ HELD = Texts(
     {
         "functions": {
             "given": {"ja": "与えた関数。", "ko": "주어진 함수."},
-            "written": {"ja": "一行目\\n\n三行目", "ko": "함수."},
+            "written": {"ja": "一行目\\。\n\n三行目", "ko": "함수."},
         },
         "holes": {
-            "root": {"ja": "半分の\n平方根", "ko": "제곱근", "en": "the root"},
+            "root": {"ja": "半分の。\n平方根", "ko": "제곱근", "en": "the root"},
             "rest": {"ja": "残り", "ko": "나머지", "en": "the rest"},
         },
     },
 )  # fmt: skip
+
+DOCUMENTED = ast.Module | ast.FunctionDef | ast.ClassDef
 
 
 @pytest.fixture(autouse=True)
@@ -100,8 +103,8 @@ def test_docstrings_speak_the_language_of_the_exercise():
     """Those of Python's parser say exactly what the texts say, a backslash included."""
     tree = ast.parse(drawn("ja"))
     assert ast.get_docstring(tree) == "Opening.\n\nGoal."
-    assert [ast.get_docstring(node) for node in tree.body[3:]] == ["与えた関数。", "一行目\\n\n三行目"]
-    assert "        # 半分の\n        # 平方根\n        raise NotImplementedError\n" in drawn("ja")
+    assert [ast.get_docstring(node) for node in tree.body[3:]] == ["与えた関数。", "一行目\\。\n\n三行目"]
+    assert "        # 半分の。\n        # 平方根\n        raise NotImplementedError\n" in drawn("ja")
 
 
 def test_a_solution_is_shown_without_its_marks():
@@ -171,6 +174,16 @@ def test_a_japanese_paragraph_is_one_line_in_the_notebook():
     """A browser would draw the break as a space; list items and other paragraphs keep theirs."""
     assert exercise._joined("一。\n二。\n\n三：\n- 四", "ja") == "一。二。\n\n三：\n- 四"
     assert exercise._joined("one\ntwo", "en") == "one\ntwo"
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("key", FILES)
+def test_no_docstring_is_wider_than_the_page(key, lang):
+    """As the book shows them; code may be."""
+    for source in (exercise_source(key, lang), solution_source(key, lang)):
+        tree = ast.parse(source)
+        told = [ast.get_docstring(node, clean=False) for node in (tree, *tree.body) if isinstance(node, DOCUMENTED)]
+        assert [line for text in told for line in (text or "").splitlines() if columns(line) > WIDTH] == []
 
 
 @pytest.mark.parametrize("key", FILES)
