@@ -12,7 +12,7 @@ from typing import Any
 from attnbook.lab.judge import Finding, judge
 from attnbook.lab.process import Process
 from attnbook.lab.report import Report, Result
-from attnbook.lab.step import Step
+from attnbook.lab.step import KINDS, Step
 from attnbook.lab.steps import step as step_of
 from attnbook.lab.texts import language
 
@@ -59,6 +59,8 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
     process, found, failure = _started(code, names, folder)
     try:
         for part in step.parts:
+            if any(_unusable(result, part.name) for result in results):
+                continue  # tried in another way, it would only do the same again
             if process.ended is not None and failure is None:  # the last function ended it
                 printed += process.printed()
                 process, found, failure = _started(code, names, folder)
@@ -72,6 +74,12 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
         printed += process.printed()
         process.end()
     return Report(step.key, spoken, tuple(results), printed, time.perf_counter() - start)
+
+
+def _unusable(result: Result, function: str) -> bool:
+    """Whether this is that function's, and it returned nothing, or nothing of the right shape."""
+    finding = result.finding
+    return result.function == function and finding is not None and finding.mistakes[0] in (*KINDS, "shape")
 
 
 def function_names(step: Step) -> tuple[str, ...]:

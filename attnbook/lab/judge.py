@@ -20,7 +20,7 @@ from attnbook.lab.step import Argument, Array, Case, Failure, Model, Outcome, Pa
 BUDGET = 5.0
 """All calls of one function together may take so many times the limit of one."""
 
-ENDS = ("endless", "memory", "exited", "died", "unwritten", "missing", "unloadable", "unavailable")
+ENDS = ("endless", "memory", "exited", "died", "unwritten", "unwritten_import", "missing", "unloadable", "unavailable")
 """Failures after which no further case is tried."""
 
 LOW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")

@@ -17,7 +17,7 @@ from attnbook.lab.texts import Language, say, texts
 SHOWN = 40
 """Numbers of an array that are shown; of a larger one its shape."""
 
-UNSHOWN = ("unwritten", "missing", "unavailable")
+UNSHOWN = ("unwritten", "unwritten_import", "missing", "unavailable")
 """Findings that say nothing of the input at which they came up."""
 
 PRINTED = 10

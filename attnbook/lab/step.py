@@ -72,6 +72,7 @@ class Failure:
 
 KINDS = (
     "unwritten",  # it raised NotImplementedError: the hole is still there
+    "unwritten_import",  # a function that it imports from another file of the reader's did; the text names the file
     "missing",  # there is no function of that name
     "unloadable",  # the file itself raises, or is no Python
     "raised",

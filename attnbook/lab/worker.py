@@ -23,6 +23,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from attnbook.lab import own_files
 from attnbook.lab.returned import NotNumbers, numbers
 from attnbook.lab.step import Array, Failure, Given, Outcome, Told, Unavailable
 from attnbook.lab.wire import pack_outcome, unpack_array
@@ -43,11 +44,13 @@ class Loaded:
         self.functions: dict[str, Function] = {}
         self.tensors = False
         self.file = ""
+        self.folder = ""
 
     def load(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run the reader's code, from source or from a pickle of functions; answer which of `names` there are."""
         self.file = str(request.get("file", ""))
-        sys.path.insert(0, str(request.get("folder", "")))
+        self.folder = str(request.get("folder", ""))
+        sys.path.insert(0, self.folder)
         if "source" in request:
             space = self._run(str(request["source"]))
             found = {name: space.get(name) for name in request["names"]}
@@ -58,6 +61,9 @@ class Loaded:
             self.file = next((f.__code__.co_filename for f in pickled if hasattr(f, "__code__")), "")
             # cloudpickle keeps of a function's globals those that it uses.
             self.tensors = any(_of_torch(value) for f in pickled for value in getattr(f, "__globals__", {}).values())
+        self.tensors = self.tensors or any(
+            _of_torch(value) for module in own_files.modules(self.folder) for value in vars(module).values()
+        )
         self.functions = {name: function for name, function in found.items() if callable(function)}
         return {"functions": sorted(self.functions)}
 
@@ -105,7 +111,8 @@ class Loaded:
         if isinstance(error, SyntaxError):
             return Failure("unloadable", text, error.lineno)
         if isinstance(error, NotImplementedError):
-            return Failure("unwritten", text, line)
+            elsewhere = own_files.raised_in(error, self.folder)
+            return Failure("unwritten", text, line) if elsewhere is None else Failure("unwritten_import", elsewhere)
         if isinstance(error, SystemExit):
             return Failure("exited", text, line)
         if isinstance(error, Unavailable):
