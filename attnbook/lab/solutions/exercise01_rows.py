@@ -4,10 +4,10 @@ import numpy as np
 
 
 def rows_sum_to_one(fn):
-    """True if the weights of every query sum to 1 in fn(q, k, v), False if not, whatever the weights are.
+    """True if fn's weights of every query sum to 1, False if not; whatever they are.
 
-    fn takes q (t_q, d), k (t_kv, d) and v (t_kv, d_v), and returns an average of the values (t_q, d_v).
-    The test makes its own q, k and v, and looks at nothing but what fn returns.
+    fn(q, k, v): q (t_q, d), k (t_kv, d), v (t_kv, d_v), to an average (t_q, d_v).
+    The test makes its own q, k and v, and sees nothing but what fn returns.
     """
     # hole: lines
     rng = np.random.default_rng(0)

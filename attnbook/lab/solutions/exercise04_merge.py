@@ -6,8 +6,9 @@ import numpy as np
 def merge(out_a, lse_a, out_b, lse_b):
     """The average over all keys, from the averages over two sets of them.
 
-    out_a, out_b: (t, d), the averages. lse_a, lse_b: (t,), the log-sum-exp of each row's scores, of any size; −inf for
-    a row without a key in that set, whose out is then 0. Returns (t, d), 0 for a row without a key in either set.
+    out_a, out_b: (t, d), the averages; 0 for a row without a key in that set.
+    lse_a, lse_b: (t,), the log-sum-exp of each row's scores, of any size; −inf there.
+    Returns (t, d), 0 for a row without a key in either set.
     """
     # hole: lines
     top = np.maximum(lse_a, lse_b)

@@ -4,9 +4,10 @@ import numpy as np
 
 
 def layer_norm(x, gamma, beta, eps):
-    """(x − μ) / √(σ² + eps) · gamma + beta, with each token's own mean μ and variance σ² over its d components.
+    """(x − μ) / √(σ² + eps) · gamma + beta, each token by itself.
 
-    x: (t, d). gamma, beta: (d,). eps: a small number. The variance is divided by d. Returns (t, d).
+    Mean μ and variance σ² are of a token's d components; the variance is divided by d.
+    x: (t, d). gamma, beta: (d,). eps: a small number. Returns (t, d).
     """
     # hole: lines
     centred = x - x.mean(axis=-1, keepdims=True)

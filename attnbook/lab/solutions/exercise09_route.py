@@ -4,9 +4,12 @@ import numpy as np
 
 
 def route(logits, k):
-    """The weight of every expert for every token: softmax over the token's k largest logits, 0 for all other experts.
+    """The weight of every expert for every token.
 
-    logits: (t, e), no two equal in a row. k: how many experts a token goes to, less than e. Returns (t, e).
+    It is the softmax over the token's k largest logits, and 0 for all other experts.
+    logits: (t, e), no two equal in a row.
+    k: how many experts a token goes to, less than e.
+    Returns (t, e).
     """
     # hole: lines
     chosen = np.argsort(logits, axis=-1)[:, -k:]
