@@ -83,7 +83,7 @@ class Report:
         if len(finding.mistakes) > 1:
             yield f"  {say(self.lang, 'report.together')}"
         for name in finding.mistakes:
-            yield f"  {message(self.step, name, finding, self.lang)}"
+            yield from (f"  {line}" for line in message(self.step, name, finding, self.lang).splitlines())
         yield from (f"  {line}" for line in self._shown(finding))
         for name in finding.mistakes:
             if (page := texts(self.step).page(name)) is not None:
