@@ -97,7 +97,7 @@ def judge(process: Process, part: Part) -> Finding | None:
     if changed is not None:
         place = reader.outcomes[changed].changed[0]
         return finding(changed, "changed", argument=part.cases[changed].names[place])
-    return finding(wrong[0], *_form(reader.outcomes[wrong[0]], expected[wrong[0]]))
+    return finding(wrong[0], *_form(part.cases[wrong[0]], expected[wrong[0]], reader.outcomes[wrong[0]]))
 
 
 def recognised(part: Part, reader: Called, *, last: bool, among_right: bool) -> Finding | None:
@@ -115,7 +115,7 @@ def _told(failure: Failure) -> dict[str, str]:
     return {"text": failure.text, **line}
 
 
-def _form(outcome: Outcome, expected: Array) -> tuple[str]:
+def _form(case: Case, expected: Array, outcome: Outcome) -> tuple[str]:
     """What can be said of wrong numbers by their form alone."""
     value = outcome.value
     assert value is not None
@@ -128,6 +128,9 @@ def _form(outcome: Outcome, expected: Array) -> tuple[str]:
     if expected.dtype.kind == "f":
         scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
         if outcome.dtype in LOW and _near(value, expected, 0.02 * scale):
+            return ("low_precision",)
+        double = any(isinstance(a, np.ndarray) and a.dtype == np.float64 for a in case.arguments)
+        if double and outcome.dtype == "float32" and _near(value, expected, 1e-5 * scale):
             return ("low_precision",)
     return ("wrong",)
 

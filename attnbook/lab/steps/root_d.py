@@ -11,11 +11,11 @@ from attnbook.lab import overflow
 from attnbook.lab.step import Array, Case, Part, Step
 
 SPREAD_FLAWS: Final = (
-    *("variance", "divided_sd", "divided_by_d", "all_pairs", "no_mean", "absolute_deviation"),
+    *("variance", "divided_sd", "divided_by_d", "all_pairs", "no_mean", "no_count", "absolute_deviation"),
     *("products", "wrong_sum"),
 )
 WEIGHT_FLAWS: Final = (
-    *("no_scale", "scale_twice", "scale_divides", "scale_and_root"),
+    *("no_scale", "scale_twice", "scale_divides", "root_for_scale", "scale_and_root", "scale_late"),
     *("largest_score", "smallest", "every_weight", "whole_largest", "largest_of_keys", "added_up"),
     *("wrong_axis", "whole_softmax", "no_sum", "always_one", "no_maximum", "whole_maximum"),
 )
@@ -37,7 +37,7 @@ def score_sd(q: Array, k: Array, *, ddof: int = 0, flaws: frozenset[str] = froze
     away = dots if "no_mean" in flaws else dots - dots.mean()
     if "absolute_deviation" in flaws:
         return np.asarray(np.abs(away).mean())
-    variance = (away**2).sum() / (dots.size - ddof)
+    variance = (away**2).sum() / (1 if "no_count" in flaws else dots.size - ddof)
     return np.asarray(variance if "variance" in flaws else np.sqrt(variance))
 
 
@@ -55,6 +55,7 @@ def largest_weight(q: Array, k: Array, scale: float, *, flaws: frozenset[str] = 
     q, k = np.asarray(q, np.float64), np.asarray(k, np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         table = _weights(q @ k.T * _factor(q.shape[-1], scale, flaws), flaws)
+        table = table * scale if "scale_late" in flaws else table
     if "every_weight" in flaws:
         return np.asarray(table.mean())
     if "whole_largest" in flaws:
@@ -66,12 +67,12 @@ def largest_weight(q: Array, k: Array, scale: float, *, flaws: frozenset[str] = 
 
 def _factor(d: int, scale: float, flaws: frozenset[str]) -> float:
     """What the scores are multiplied by."""
-    factor = 1.0 if "no_scale" in flaws else scale
+    factor = 1.0 if {"no_scale", "scale_late", "root_for_scale"} & flaws else scale
     if "scale_twice" in flaws:
         factor = scale**2
     if "scale_divides" in flaws:
         factor = 1 / scale
-    return factor / float(np.sqrt(d)) if "scale_and_root" in flaws else factor
+    return factor / float(np.sqrt(d)) if {"scale_and_root", "root_for_scale"} & flaws else factor
 
 
 def _weights(scores: Array, flaws: frozenset[str]) -> Array:

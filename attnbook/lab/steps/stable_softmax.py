@@ -8,14 +8,25 @@ from typing import Final
 import numpy as np
 
 from attnbook.lab import overflow
-from attnbook.lab.imitated import agrees, first_failure
+from attnbook.lab.imitated import agrees, any_of, first_failure
 from attnbook.lab.step import Array, Case, Outcome, Part, Reader, Recogniser, Seen, Step
 
 FLAWS: Final = (
-    *("no_maximum", "whole_maximum", "minimum", "mean", "absolute", "added", "maximum_of_columns"),
-    *("wrong_axis", "whole_softmax", "sum_of_columns", "whole_sum", "no_sum", "no_exp", "logarithm"),
+    *("no_maximum", "whole_maximum", "minimum", "mean", "absolute", "from_zero", "added", "reversed", "divided"),
+    *(
+        "maximum_of_columns",
+        "wrong_axis",
+        "whole_softmax",
+        "sum_of_columns",
+        "whole_sum",
+        "no_sum",
+        "no_exp",
+        "logarithm",
+    ),
 )
-OVERFLOWING: Final = ("no_maximum", "whole_maximum", "minimum", "mean", "absolute", "added")
+OVERFLOWING: Final = (
+    *("no_maximum", "whole_maximum", "minimum", "mean", "absolute", "from_zero", "added", "reversed"),
+)
 """Those that plain Python tells by exceptions."""
 
 
@@ -23,7 +34,7 @@ def softmax(x: Array, *, flaws: frozenset[str] = frozenset()) -> Array:
     """Softmax over the last axis of x (…, n), in float64; with `FLAWS`, inf and NaN where such a function has them."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
-        shifted = x if "no_exp" in flaws else x - _subtracted(x, flaws)
+        shifted = _shifted(x, flaws)
         e = x if "no_exp" in flaws else np.exp(shifted)
         if "no_sum" in flaws:
             return np.asarray(e)
@@ -38,6 +49,14 @@ def _axis(flaws: frozenset[str], columns: str, whole: str) -> int | None:
     return 0 if {columns, "wrong_axis"} & flaws else -1
 
 
+def _shifted(x: Array, flaws: frozenset[str]) -> Array:
+    """What goes into exp."""
+    taken = _subtracted(x, flaws)
+    if "divided" in flaws:
+        return np.asarray(x / taken)
+    return np.asarray(taken - x if "reversed" in flaws else x - taken)
+
+
 def _subtracted(x: Array, flaws: frozenset[str]) -> Array:
     """What is subtracted from x before exp, of a shape that fits."""
     if "no_maximum" in flaws:
@@ -50,7 +69,19 @@ def _subtracted(x: Array, flaws: frozenset[str]) -> Array:
     if "absolute" in flaws:
         return np.asarray(np.abs(x).max(axis=axis, keepdims=True))
     top = np.asarray(x.max(axis=axis, keepdims=True))
+    if "from_zero" in flaws:
+        return np.asarray(np.maximum(top, 0))
     return -top if "added" in flaws else top
+
+
+def _without_nan(x: Array) -> Array:
+    """A softmax without the maximum whose NaN are made 0 afterwards."""
+    return np.asarray(np.nan_to_num(softmax(x, flaws=frozenset({"no_maximum"}))))
+
+
+def _negative(x: Array) -> Array:
+    """The softmax of −x: reversed, and no overflow."""
+    return softmax(-x)
 
 
 def _table(reader: Reader, axes: set[int]) -> list[tuple[Array, Outcome]]:
@@ -87,6 +118,15 @@ def wrong_axis(reader: Reader) -> Seen | None:
     if not all(agrees(outcome, softmax(x, flaws=wrong)) for x, outcome in tables):
         return None
     return _seen(*tables[0]) if tables else None
+
+
+def not_hidden(reader: Reader) -> Seen | None:
+    """A score of −inf gets next to nothing: close enough to be right, and no zero."""
+    tried = _table(reader, {1, 2, 3})
+    if not all(_right(reader, {1, 2, 3})):
+        return None
+    leaks = (_seen(x, o) for x, o in tried if o.value is not None and o.value[np.isneginf(x)].any())
+    return next(leaks, None)
 
 
 def clipped(reader: Reader) -> Seen | None:
@@ -147,10 +187,13 @@ STEP = Step(
             flaws=FLAWS,
             recognisers=(
                 Recogniser("clipped", clipped),
+                Recogniser("not_hidden", not_hidden, among_right=True),
                 Recogniser("epsilon", epsilon),
                 Recogniser("one_axis_only", one_axis_only),
                 Recogniser("two_axes_only", two_axes_only),
                 *overflow.recognisers(softmax, OVERFLOWING, FLAWS),
+                any_of("no_maximum", softmax, (_without_nan,)),
+                any_of("reversed", softmax, (_negative,)),
                 Recogniser("wrong_axis", wrong_axis),
             ),
         ),

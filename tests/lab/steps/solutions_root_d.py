@@ -131,6 +131,10 @@ WRONG_SPREAD = {
         with_numpy(SPREAD("return np.sqrt(((q * k).sum(-1) ** 2).mean())")),
         with_torch(SPREAD("return (q * k).sum(-1).norm() / len(q) ** 0.5")),
     ],
+    "no_count": [
+        with_numpy(SPREAD("s = (q * k).sum(-1)\nreturn np.sqrt(((s - s.mean()) ** 2).sum())")),
+        with_torch(SPREAD("s = (q * k).sum(-1)\nreturn torch.linalg.vector_norm(s - s.mean())")),
+    ],
     "absolute_deviation": [
         with_numpy(SPREAD("s = (q * k).sum(-1)\nreturn np.abs(s - s.mean()).mean()")),
         "def score_sd(q, k):\n    s = [float(a @ b) for a, b in zip(q, k)]\n"
@@ -189,6 +193,14 @@ WRONG_WEIGHT = {
         _torch("return (q @ k.T * scale ** 2).softmax(-1).amax(-1).mean()"),
     ],
     "scale_divides": [_numpy("q @ k.T / scale"), _torch("return torch.softmax(q / scale @ k.T, 1).amax(1).mean()")],
+    "root_for_scale": [
+        _numpy("q @ k.T / np.sqrt(q.shape[-1])"),
+        _torch("return torch.softmax(q @ k.T * k.shape[1] ** -0.5, 1).amax(1).mean()"),
+    ],
+    "scale_late": [
+        _numpy("q @ k.T", "return scale * w.max(-1).mean()"),
+        _torch("return (torch.softmax(q @ k.T, 1) * scale).amax(1).mean()"),
+    ],
     "scale_and_root": [
         _numpy("q @ k.T * scale / np.sqrt(q.shape[-1])"),
         _torch("return torch.softmax(scale * q @ k.T / k.shape[1] ** 0.5, 1).amax(1).mean()"),

@@ -102,6 +102,7 @@ WRONG = {
         _numpy(f"e = np.exp(x)\n{END}"),
         _torch("return x.exp() / x.exp().sum(-1, keepdim=True)"),
         _rows("e = [math.exp(v) for v in row]\nreturn [v / sum(e) for v in e]"),
+        _numpy("e = np.exp(x)\nreturn np.nan_to_num(e / e.sum(-1, keepdims=True))"),
     ],
     "whole_maximum": [
         _numpy(f"e = np.exp(x - np.max(x))\n{END}"),
@@ -128,6 +129,23 @@ WRONG = {
     "absolute": [
         _numpy(f"e = np.exp(x - np.abs(x).max(axis=-1, keepdims=True))\n{END}"),
         _rows("m = max(abs(v) for v in row)\ne = [math.exp(v - m) for v in row]\nreturn [v / sum(e) for v in e]"),
+    ],
+    "from_zero": [
+        _numpy(f"e = np.exp(x - np.maximum(0, x.max(axis=-1, keepdims=True)))\n{END}"),
+        _rows("m = max(0.0, *row)\ne = [math.exp(v - m) for v in row]\nreturn [v / sum(e) for v in e]"),
+    ],
+    "reversed": [
+        _numpy(f"e = np.exp(x.max(axis=-1, keepdims=True) - x)\n{END}"),
+        _torch("return torch.softmax(-x, -1)"),
+        _rows("m = max(row)\ne = [math.exp(m - v) for v in row]\nreturn [v / sum(e) for v in e]"),
+    ],
+    "divided": [
+        _numpy(f"e = np.exp(x / x.max(axis=-1, keepdims=True))\n{END}"),
+        _torch("return torch.softmax(x / x.amax(-1, keepdim=True), -1)"),
+    ],
+    "not_hidden": [
+        _numpy(f"e = np.exp(np.clip(x - x.max(-1, keepdims=True), -50, 0))\n{END}"),
+        _torch("return torch.softmax((x - x.amax(-1, keepdim=True)).clamp(min=-40), -1)"),
     ],
     "added": [
         _numpy(f"e = np.exp(x + x.max(axis=-1, keepdims=True))\n{END}"),
@@ -199,7 +217,8 @@ WRONG = {
     ],
     "none": [_numpy("e = np.exp(x - x.max())\ne / e.sum()")],
     "low_precision": [_numpy("y = x.astype(np.float64)\ny = y - y.max(-1, keepdims=True)\n"
-                             "e = np.exp(y)\nreturn (e / e.sum(-1, keepdims=True)).astype(np.float16)")],
+                             "e = np.exp(y)\nreturn (e / e.sum(-1, keepdims=True)).astype(np.float16)"),
+                      _torch("return x.float().softmax(-1)")],
 }  # fmt: skip
 
 BOTH = {
