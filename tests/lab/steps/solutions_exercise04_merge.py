@@ -75,6 +75,41 @@ def merge(a, la, b, lb):
         return w * out_a + (1 - w) * out_b
         """)
     ),
+    "logaddexp of each": with_numpy(
+        MERGE("""
+        lse = np.logaddexp(lse_a, lse_b)
+        a = np.where(np.isneginf(lse_a), 0, np.exp(lse_a - lse))
+        b = np.where(np.isneginf(lse_b), 0, np.exp(lse_b - lse))
+        return a[:, None] * out_a + b[:, None] * out_b
+        """)
+    ),
+    "tanh": with_numpy(
+        MERGE("""
+        d = np.nan_to_num(lse_b - lse_a, nan=0, posinf=1e30, neginf=-1e30)[:, None]
+        return out_a + (1 + np.tanh(d / 2)) / 2 * (out_b - out_a)
+        """)
+    ),
+    "case by case": with_numpy(
+        MERGE("""
+        out = []
+        for x, m, y, n in zip(out_a, lse_a, out_b, lse_b):
+            if n == -np.inf:
+                out.append(x)
+            elif m == -np.inf:
+                out.append(y)
+            else:
+                r = np.exp(-abs(m - n))
+                out.append((x + r * y) / (1 + r) if m > n else (r * x + y) / (1 + r))
+        return np.array(out)
+        """)
+    ),
+    "clamped": with_torch(
+        MERGE("""
+        top = torch.maximum(lse_a, lse_b).clamp_min(-1e20)
+        a, b = (lse_a - top).exp(), (lse_b - top).exp()
+        return (out_a * a[:, None] + out_b * b[:, None]) / (a + b).clamp_min(1e-20)[:, None]
+        """)
+    ),
 }
 
 WRONG = {

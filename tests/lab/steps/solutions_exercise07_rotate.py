@@ -95,6 +95,37 @@ RIGHT = {
         return torch.einsum('tnij,tjn->tin', turn, x.view(t, 2, d // 2)).reshape(t, d)
         """)
     ),
+    "rotate half": with_numpy(
+        ROPE("""
+        d = x.shape[-1]
+        angle = np.concatenate([np.outer(positions, 1.0 / base ** (np.arange(0, d, 2) / d))] * 2, -1)
+        turned = np.concatenate([-x[:, d // 2:], x[:, :d // 2]], -1)
+        return x * np.cos(angle) + turned * np.sin(angle)
+        """)
+    ),
+    "polar": with_torch(
+        ROPE("""
+        d = x.shape[-1]
+        speed = torch.pow(torch.tensor(base), -torch.arange(0, d, 2, dtype=torch.float32) / d)
+        angle = positions.float()[:, None] * speed
+        z = torch.complex(x[:, :d // 2].contiguous(), x[:, d // 2:].contiguous())
+        z = z * torch.polar(torch.ones_like(angle), angle)
+        return torch.cat([z.real, z.imag], -1)
+        """)
+    ),
+    "a matrix a token": with_numpy(
+        ROPE("""
+        t, d = x.shape
+        turn = np.zeros((t, d, d))
+        for p in range(t):
+            for i in range(d // 2):
+                angle = positions[p] * base ** (-2 * i / d)
+                turn[p, i, i] = turn[p, i + d // 2, i + d // 2] = np.cos(angle)
+                turn[p, i + d // 2, i] = np.sin(angle)
+                turn[p, i, i + d // 2] = -np.sin(angle)
+        return np.einsum('tij,tj->ti', turn, x)
+        """)
+    ),
 }
 
 WRONG = {

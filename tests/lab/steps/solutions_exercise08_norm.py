@@ -69,6 +69,26 @@ def layer_norm(rows, scale, shift, small):
     "an unbiased variance made right": torch_norm(
         correction=1, below="(variance * (1 - 1 / x.shape[1]) + eps).sqrt()"
     ),
+    "Welford in float32": with_numpy(
+        NORM("""
+        out = np.empty_like(x)
+        for i, row in enumerate(x):
+            mean, squares = np.float32(0), np.float32(0)
+            for n, c in enumerate(row, 1):
+                step = c - mean
+                mean = mean + step / np.float32(n)
+                squares = squares + step * (c - mean)
+            out[i] = (row - mean) / np.sqrt(squares / np.float32(n) + eps) * gamma + beta
+        return out
+        """)
+    ),
+    "one pass, shifted": with_numpy(
+        NORM("""
+        y = x - x[:, :1]
+        variance = (y * y).mean(1, keepdims=True) - y.mean(1, keepdims=True) ** 2
+        return (y - y.mean(1, keepdims=True)) / np.sqrt(variance + eps) * gamma + beta
+        """)
+    ),
 }  # fmt: skip
 
 WRONG = {

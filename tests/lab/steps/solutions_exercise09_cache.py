@@ -35,6 +35,10 @@ RIGHT = {
     "numpy": with_numpy(BYTES(f"return np.prod([2.0, {ALL.replace(' *', ',')}])")),
     "torch": with_torch(BYTES(f"return torch.tensor(2.0 * {ALL})")),
     "through bits": product("2 * layers * n_kv_heads * head_dim * tokens * requests * (bytes_per_number * 8) / 8"),
+    "loops": BYTES(
+        "count = 0\nfor kind in ('key', 'value'):\n    count += layers * requests * tokens * n_kv_heads * head_dim\n"
+        "return count * bytes_per_number"
+    ),
 }  # fmt: skip
 
 WRONG = {

@@ -73,6 +73,25 @@ def route(scores, top_k):
         return torch.einsum('tk,tke->te', top.softmax(1), torch.nn.functional.one_hot(where, logits.shape[1]).float())
         """)
     ),
+    "unsorted": with_torch(
+        ROUTE("""
+        top, where = torch.topk(logits, k, sorted=False)
+        hidden = torch.full_like(logits, -torch.inf)
+        hidden[torch.arange(len(logits))[:, None], where] = top
+        return torch.softmax(hidden, -1)
+        """)
+    ),
+    "all, then zeroed": with_numpy(
+        ROUTE("""
+        p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        for row in p:
+            row[np.argsort(row)[:-k]] = 0
+        return p / p.sum(1, keepdims=True)
+        """)
+    ),
+    "a large number": with_numpy(
+        SOFTMAX + ROUTE("return softmax(np.where(np.argsort(np.argsort(-logits, 1), 1) < k, logits, -1e9))")
+    ),
 }
 
 WRONG = {

@@ -54,6 +54,16 @@ def window_mask(queries, keys, w):
     return (0 <= back) & (back <= w - 1)
 """,
     "logical functions": numpy_mask("np.logical_and(np.less_equal(j, p), np.greater_equal(j, p - window + 1))"),
+    "difference of triangles": with_numpy(
+        MASK("""
+        s, ones = t_kv - t_q, np.ones((t_q, t_kv))
+        return (np.tril(ones, s) - np.tril(ones, s - window)).astype(bool)
+        """)
+    ),
+    "rows of a square": MASK("return [[i - window < j <= i for j in range(t_kv)] for i in range(t_kv - t_q, t_kv)]"),
+    "fromfunction": with_numpy(
+        MASK("return np.fromfunction(lambda i, j: (j - i <= t_kv - t_q) & (j - i > t_kv - t_q - window), (t_q, t_kv))")
+    ),
 }
 
 WRONG = {

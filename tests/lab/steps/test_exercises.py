@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from attnbook.lab.texts import texts
 from attnbook.reference.router import largest
 from tests.lab.run import Desk
 
+ROOT = Path(__file__).parents[3]
 STEPS = {module: step(key) for key, module in FILES.items() if key.startswith("chapter-")}
 TABLES = {name: import_module(f"tests.lab.steps.solutions_{name}") for name in STEPS}
 PARTS = {name: found.parts[0] for name, found in STEPS.items()}
@@ -55,6 +57,16 @@ def test_every_mistake_has_two_solutions_and_a_text(name):
         assert len(TABLES[name].WRONG[mistake]) >= 2, mistake
         assert all(said.mistake(mistake, lang, unit="GiB") for lang in ("ja", "ko", "en"))
         assert said.page(mistake)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_its_page_asks_for_it(name):
+    """The chapter shows exercise, hints and solution, and the command that checks."""
+    found = STEPS[name]
+    page = (ROOT / "book" / f"{found.page}.md").read_text(encoding="utf-8")
+    for shows in ("exercise", "hints", "solution"):
+        assert page.count(f"```{{lab-{shows}}} {found.key}\n```\n") == 1
+    assert f"attnbook lab check --step {found.key}\n" in page
 
 
 @pytest.mark.parametrize("name", STEPS)
