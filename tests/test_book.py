@@ -54,7 +54,7 @@ def quoted(texts: Iterable[str]) -> set[str]:
 class Copy:
     """The book and the package in a folder of their own, with what the real tree has executed already.
 
-    Where nothing was executed yet, the chapters after the first five, and pages that quote them, keep their
+    Where nothing was executed yet, the chapters after the first five, the lab, and pages that quote them, keep their
     headings only.
     """
 
@@ -68,7 +68,8 @@ class Copy:
             return
         self.chapters = FIRST
         pages = {page: page.read_text(encoding="utf-8") for page in sorted((root / "book").rglob("*.md"))}
-        chapters = {page for page in pages if re.match(r"\d\d", page.stem)}
+        # The lab's pages run as long as chapters do: the capstone opens a model.
+        chapters = {page for page in pages if re.match(r"\d\d", page.stem) or page.parent.name == "lab"}
         # Of the other pages those stay that run code, and those that quote nothing but what is measured then.
         kept = {page for page, text in pages.items() if page not in chapters and "\n```{code-cell}" in text}
         kept |= {page for page in chapters if page.stem in FIRST}
