@@ -29,7 +29,7 @@ def walk(q: Array, k: Array, v: Array, block: int) -> Array:
     out = np.zeros((len(q), v.shape[1]), q.dtype)
     for start in range(0, len(k), block):
         tile = slice(start, start + block)
-        scores = q @ k[tile].T / np.sqrt(q.shape[1])
+        scores = q @ k[tile].T / q.shape[1] ** 0.5
         new = np.maximum(largest, scores.max(1, keepdims=True))
         shrink, weights = np.exp(largest - new), np.exp(scores - new)
         total, largest = total * shrink + weights.sum(1, keepdims=True), new
@@ -60,10 +60,14 @@ def _measure_errors(tiled_attention: Tiled, draws: list[Array]) -> None:
     short = [[x.astype(np.float32) for x in draw] for draw in draws]
     truths = [three_lines.attention(*(x.astype(np.float64) for x in draw)) for draw in short]
     plain = [off(three_lines.attention(q, k, v), truth) for (q, k, v), truth in zip(short, truths, strict=True)]
-    tiles = [off(tiled_attention(q, k, v, 64), truth) for (q, k, v), truth in zip(short, truths, strict=True)]
     measure_mean("lab.tiles_error_plain", plain)
-    measure_mean("lab.tiles_error_tiles", tiles)
-    measure_mean("lab.tiles_error_ratio", np.divide(tiles, plain), unit="ratio")
+    for name, block in (("tiles", 64), ("one", len(draws[0][0]))):
+        tiles = [off(tiled_attention(q, k, v, block), truth) for (q, k, v), truth in zip(short, truths, strict=True)]
+        measure_mean(f"lab.tiles_error_{name}", tiles)
+        measure_mean(f"lab.tiles_error_ratio_{name}", np.divide(tiles, plain), unit="ratio")
+    # A number of NumPy's is a float64 and keeps its digits; a number of Python's takes the array's type.
+    q, root = short[0][0], np.sqrt(short[0][0].shape[1])
+    measure("lab.tiles_root_widens", (q / root).dtype == np.float64 and (q / float(root)).dtype == np.float32)
 
 
 def off(x: Any, truth: Array) -> float:

@@ -17,6 +17,8 @@ def test_a_walk_is_the_same_attention():
     assert found["lab.tiles_gap"] < 1e-14
     assert found["lab.tiles_order_gap"] < 1e-13
     assert found["lab.tiles_error_tiles"] < 2 * found["lab.tiles_error_plain"] < 1e-6
+    assert found["lab.tiles_error_ratio_one"] == pytest.approx(1, abs=0.3)
+    assert found["lab.tiles_root_widens"] is True
     assert found["lab.tiles_number"] == 4
     assert (found["lab.tiles_rises_falling"], found["lab.tiles_rises_rising"]) == (1, 4)
     assert found["lab.tiles_rises"] == pytest.approx(found["lab.tiles_harmonic"], abs=0.1)
@@ -45,7 +47,7 @@ def test_a_mean_of_tiles_is_seen():
     found = lab_tiles.run(mean, n=150, d=5, repeats=3)
     assert found["lab.tiles_gap"] > 0.1
     assert found["lab.tiles_order_gap"] > 0.1
-    assert found["lab.tiles_error_ratio"] > 1e5
+    assert found["lab.tiles_error_ratio_tiles"] > 1e5
 
 
 @pytest.mark.parametrize("library", [np.asarray, torch.tensor])

@@ -11,7 +11,7 @@ def multi_head(q, k, v, n_heads):
     """
     # hole: heads
     q, k, v = (x.reshape(len(x), n_heads, -1).transpose(1, 0, 2) for x in (q, k, v))
-    scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    scores = q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = e / e.sum(axis=-1, keepdims=True)
     return (weights @ v).transpose(1, 0, 2).reshape(q.shape[1], -1)

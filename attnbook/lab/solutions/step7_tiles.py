@@ -16,7 +16,7 @@ def tiled_attention(q, k, v, block):
     for start in range(0, len(k), block):
         k_tile, v_tile = k[start : start + block], v[start : start + block]
         # hole: tile
-        scores = q @ k_tile.T / np.sqrt(q.shape[-1])
+        scores = q @ k_tile.T / q.shape[-1] ** 0.5
         new = np.maximum(largest, scores.max(axis=-1, keepdims=True))
         shrink, weights = np.exp(largest - new), np.exp(scores - new)
         total = total * shrink + weights.sum(axis=-1, keepdims=True)
