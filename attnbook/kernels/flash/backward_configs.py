@@ -25,11 +25,9 @@ def keys_config(head_dim: int, d_v: int, element_bytes: int, target: Target, opt
 def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, options: bool) -> Config:
     """How the kernel for the gradient of q is cut; `options`: has the call a mask, a softcap or slopes?"""
     config = _queries(head_dim, d_v, element_bytes, target, options)
-    # With descriptors these have a stack, with pointers none: Triton 3.7.1, head_dim 256, causal, 112 bytes on sm_90;
-    # head_dim 128 with every option, 16 bytes on sm_100.
-    sizes = padded(head_dim), padded(d_v)
-    spilling = min(sizes) > 128 if target.capability[0] == 9 else 64 < max(sizes) <= 128
-    if spilling and options == (target.capability[0] == 10):
+    # With descriptors causal calls of wide heads spill on Hopper, with pointers they do not: Triton 3.6 and 3.7 with
+    # 128 queries in a tile (112 bytes of stack, 3.7.1), 3.9 with 64, where sequences are packed.
+    if target.capability[0] == 9 and min(padded(head_dim), padded(d_v)) > 128 and not options:
         return config
     return replace(config, descriptors=copies(element_bytes, target))
 
@@ -51,7 +49,10 @@ def _keys(head_dim: int, d_v: int, element_bytes: int, target: Target, options: 
         if target.capability < HOPPER:  # of the compilers, Triton 3.6's needs the most registers
             return Config(32, 32, num_warps=8, num_stages=1) if options else Config(16, 64, num_warps=8, num_stages=2)
         if options:
-            return Config(16, 64, num_warps=8, num_stages=1)
+            # On Blackwell a program with fewer keys leaves tensor memory for a second one beside it. The assembler
+            # then aims at half the registers for each, and some calls spill: Triton 3.6 with every option, 3.7 with
+            # slopes, 3.9 with a mask of booleans.
+            return Config(16, 64, 8, 1) if target.capability < BLACKWELL else Config(32, 128, 8, 1)
         # Blackwell has its sums in tensor memory, and so registers left for a longer tile of queries.
         return Config(64 if target.capability >= BLACKWELL else 32, 128, num_warps=8, num_stages=2)
     # Two sums of 64 keys × 256 spill where they are in registers; 32 are too few for Hopper's own matrix instruction.
@@ -74,7 +75,8 @@ def _queries(head_dim: int, d_v: int, element_bytes: int, target: Target, option
             if target.capability >= BLACKWELL:
                 return Config(64, 64, num_warps=8, num_stages=2)
             return Config(128, 32 if target.capability < HOPPER else 64, num_warps=8, num_stages=2)
-        return Config(128, 32, 8, 1) if target.capability >= BLACKWELL else Config(64, 16, 8, 1)
+        # Blackwell: with one tile of keys on its way some calls spill, as those of a softcap (see `_keys`).
+        return Config(128, 32, 8, 2) if target.capability >= BLACKWELL else Config(64, 16, 8, 1)
     if options:
         return Config(32, 16, num_warps=8, num_stages=1)
     if target.capability < HOPPER:
