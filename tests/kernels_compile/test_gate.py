@@ -25,6 +25,15 @@ for target in TARGETS:
     names = gated(target, every=False)
     print(json.dumps([[v.kernel.__name__, v.head_dim, v.name in names] for v in variants(target)]))
 """
+COPIED = """
+import json
+from attnbook.kernels.compile import variants
+from attnbook.kernels.targets import TARGETS
+for target in TARGETS:
+    for v in variants(target):
+        described = any(kind.startswith("tensordesc") for kind in v.signature.values())
+        print(json.dumps([target.name, v.name, described, v.constants.get("WARP_SPECIALIZE", False)]))
+"""
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
@@ -71,6 +80,37 @@ def test_kernels_of_heads_are_compiled_in_every_size(listed):
         assert with_heads
         for kernel in with_heads:
             assert {64, 128, 256} <= {size for name, size, by_default in of_target if name == kernel and by_default}
+
+
+@pytest.fixture(scope="module")
+def copied():
+    """(target, variant) -> whether it reads by descriptor, and whether its warps specialise."""
+    done = compiling("-c", COPIED)
+    assert done.returncode == 0, done.stderr
+    return {tuple(entry[:2]): tuple(entry[2:]) for entry in map(json.loads, done.stdout.splitlines())}
+
+
+WALKS = ("flash-forward-", "flash-backward-keys-", "flash-backward-queries-")
+"""What walks over keys or queries, which come by descriptor."""
+BY_POINTERS = {f"flash-backward-queries-d256-bf16{what}" for what in ("", "-causal", "-packed-causal")}
+"""On Hopper, where with descriptors the causal ones spill."""
+
+
+def test_attention_walks_by_descriptor_where_the_card_has_them(copied):
+    """Forward and the gradients of q, k and v in half precision, packed too; the careful second look has pointers."""
+    walks = {key: described for key, (described, _) in copied.items() if key[1].startswith(WALKS)}
+    assert len(walks) > 100
+    for (target, name), described in walks.items():
+        excepted = "-fp32" in name or name.endswith("-again") or (target == "sm_90" and name in BY_POINTERS)
+        assert described == (target != "sm_80" and not excepted), f"{name} on {target}"
+
+
+def test_warps_specialise_on_blackwell_alone(copied):
+    """In calls that are neither causal nor packed, with heads up to 128: elsewhere they spill, or do not compile."""
+    assert {key for key, (_, specialised) in copied.items() if specialised} == {
+        ("sm_100", "flash-forward-d64-bf16"),
+        ("sm_100", "flash-forward-d128-bf16"),
+    }
 
 
 def launching():

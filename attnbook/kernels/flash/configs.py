@@ -3,6 +3,16 @@
 In plain Python, not by trying at run time: the choice is the same in a launch, in the compile report and in a test, and
 the first call of a new size costs one compilation, not twenty. No configuration here has been timed on a GPU yet:
 they are what compiles without spilling registers, and what is usual for such kernels.
+
+Warps specialise, some loading and some calculating, where the compiler does it and spills nothing: on Blackwell, heads
+up to 128, neither causal nor packed. Tried besides, with Triton 3.6, 3.7.1 and 3.9:
+
+- Hopper. With 8 warps the compiler passes over the wish: the same registers, no `setmaxnreg`, no warps on top. It
+  specialises kernels of 4 warps only, and stops there on an error of its own, whichever loop is marked, for tiles of
+  64 and 128 queries and 64 and 128 keys.
+- Blackwell, causal: warps that specialise in both of its loops over one sum spill (Triton 3.7).
+- Blackwell, packed: clean with 3.6 and 3.9; 3.7.1 spills 92 bytes for heads of 128, 84 for heads of 64.
+- Blackwell, heads of 256: each of the three spills, 20 bytes at least with 64 queries in a tile, 1900 with 128.
 """
 
 from __future__ import annotations
@@ -69,8 +79,6 @@ def forward_config(
     if generation == 9:  # packed, 128 keys by descriptor leave 24 bytes on the stack (Triton 3.7.1)
         tile_k = 128 if describable and not packed else 64
         return Config(128, tile_k, num_warps=8, num_stages=2, descriptors=describable)
-    # A causal call walks its keys in two loops over one sum; warps that specialise in both spill (Triton 3.7). Of a
-    # packed call no variant with them has been compiled.
     specialize = describable and not is_causal and not packed
     return Config(128, 64, num_warps=8, num_stages=2, descriptors=describable, warp_specialize=specialize)
 

@@ -3,6 +3,17 @@
 What stands out: a descriptor knows where a tensor ends and fills what lies beyond with zeros, but it knows nothing of
 the sequences that are packed in it. Behind the last row of one lies the next, so a tile at its end holds rows of a
 stranger: kernels hide those, and where one of them is NaN or infinite (0 · NaN is NaN) calculate again, by pointers.
+
+Forward, the gradients of q, k and v, decoding and the experts' matrices are read by descriptor, packed calls too, where
+the memory lies so that one can. Pointers stay where they are right:
+
+- what is read or written once, as a program's own queries and its result: a tile written whole at the end of a packed
+  sequence would overwrite the next one's rows;
+- decoding from pages that hold no whole tile, for pages lie scattered and a copied tile is of one page, and behind a
+  window, where the first tile begins anywhere (`attnbook.kernels.decode.configs.in_whole_tiles`);
+- careful walks, which must tell what is there from what is not; masks, whose axes may be broadcast; attention forward
+  and backward in float32, multiplied out of registers;
+- the gradient of q for heads of 256 on Hopper (`attnbook.kernels.flash.backward_configs`).
 """
 
 from __future__ import annotations
