@@ -8,8 +8,8 @@ Warps specialise, some loading and some calculating, where the compiler does it 
 up to 128, neither causal nor packed. Tried besides, with Triton 3.6, 3.7.1 and 3.9:
 
 - Hopper. With 8 warps the compiler passes over the wish: the same registers, no `setmaxnreg`, no warps on top. It
-  specialises kernels of 4 warps only, and stops there on an error of its own, whichever loop is marked, for tiles of
-  64 and 128 queries and 64 and 128 keys.
+  specialises kernels of 4 warps only, and stops there on an error of its own: with both loops marked or the first
+  alone, tiles of 64 × 64, 128 × 64 and 128 × 128.
 - Blackwell, causal: warps that specialise in both of its loops over one sum spill (Triton 3.7).
 - Blackwell, packed: clean with 3.6 and 3.9; 3.7.1 spills 92 bytes for heads of 128, 84 for heads of 64.
 - Blackwell, heads of 256: each of the three spills, 20 bytes at least with 64 queries in a tile, 1900 with 128.

@@ -4,8 +4,8 @@ What stands out: a descriptor knows where a tensor ends and fills what lies beyo
 the sequences that are packed in it. Behind the last row of one lies the next, so a tile at its end holds rows of a
 stranger: kernels hide those, and where one of them is NaN or infinite (0 · NaN is NaN) calculate again, by pointers.
 
-Forward, the gradients of q, k and v, decoding and the experts' matrices are read by descriptor, packed calls too, where
-the memory lies so that one can. Pointers stay where they are right:
+Where the memory lies so that one can, forward, the gradients of q, k and v, and decoding read by descriptor what they
+walk over, packed calls too, and the experts' kernels their matrices. Pointers stay where they are right:
 
 - what is read or written once, as a program's own queries and its result: a tile written whole at the end of a packed
   sequence would overwrite the next one's rows;
@@ -13,7 +13,8 @@ the memory lies so that one can. Pointers stay where they are right:
   window, where the first tile begins anywhere (`attnbook.kernels.decode.configs.in_whole_tiles`);
 - careful walks, which must tell what is there from what is not; masks, whose axes may be broadcast; attention forward
   and backward in float32, multiplied out of registers;
-- the gradient of q for heads of 256 on Hopper (`attnbook.kernels.flash.backward_configs`).
+- on Hopper the gradient of q for heads of 256 without mask, softcap and slopes: with descriptors causal ones spill
+  (`attnbook.kernels.flash.backward_configs`).
 """
 
 from __future__ import annotations
