@@ -7,24 +7,24 @@
 
 What stands out: each number is written by one program, which adds up what it consists of in a fixed order. There are
 no atomic additions, so the same call gives the same bits every time. Where a sum goes over programs, they write parts
-and `torch.sum` adds them. Nothing is copied but a gradient whose rows are not contiguous, such as that of a sum.
+and `torch.sum` adds them. Nothing is copied but a gradient whose rows are not contiguous, such as that of a sum. Where
+something may be hidden, `keys` and `queries` run twice: the second time, carefully, for tiles that hold a NaN or inf.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnbook.errors import DTypeError, ShapeError
-from attnbook.kernels import outputs, targets
-from attnbook.kernels.flash.backward_configs import keys_config, mask_config, queries_config, rows_config
+from attnbook.kernels import outputs
+from attnbook.kernels.flash.backward_configs import again_config, keys_config, mask_config, queries_config, rows_config
 from attnbook.kernels.flash.call import Call, dense_call, packed_call, strides_of
 from attnbook.kernels.flash.configs import Config, padded
 from attnbook.kernels.flash.descriptors import descriptor, takes_descriptor
-from attnbook.kernels.variant import ALWAYS
+from attnbook.kernels.flash.launch import Launch
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 
@@ -123,25 +123,6 @@ def _check_given(
             raise DTypeError(f"{name} has dtype {x.dtype} but q has {q.dtype}: they must be equal")
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One kernel, ready to start."""
-
-    kernel: Any
-    programs: int
-    given: dict[str, Any]
-    """Its arguments by name, and maybe those of other kernels: it takes what it has parameters for."""
-    constants: dict[str, Any]
-    config: Config
-
-    def start(self) -> None:
-        if self.programs:
-            values = self.given | self.constants
-            options = {**ALWAYS, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
-            with targets.on_device_of(values["row_lse"]):
-                self.kernel[(self.programs,)](**{name: values[name] for name in self.kernel.arg_names}, **options)
-
-
 def _run(
     backward: Backward,
     grads: tuple[Tensor, Tensor, Tensor],
@@ -152,8 +133,9 @@ def _run(
     """Fill the gradients (b, h, t, d) of q, k and v -> those of the mask, of the slopes and of the sinks."""
     d_q, d_k, d_v = grads
     backward.rows().start()
-    backward.keys(d_k, d_v).start()
-    backward.queries(d_q).start()
+    for again in (False, True) if backward.may_hide else (False,):
+        backward.keys(d_k, d_v, again=again).start()
+        backward.queries(d_q, again=again).start()
     d_mask = d_slopes = d_sinks = None
     if mask is not None:
         parts = backward.mask_parts(mask)
@@ -192,8 +174,7 @@ class Backward:
         if needs_sinks and call.sinks is not None:
             self.sink_parts = outputs.empty((b, n_heads, tiles(rows, self.of_rows.tile_q)), lse, torch.float32)
         if needs_alibi and call.slopes is not None:
-            parts = (sizes.b, n_heads, tiles(sizes.t_q, self.of_queries.tile_q))
-            self.slope_parts = outputs.empty(parts, lse, torch.float32)
+            self.slope_parts = outputs.empty((sizes.b, n_heads, sizes.t_q), lse, torch.float32)
 
         self.given = call.arguments() | {
             "row_lse": outputs.empty(lse.shape, lse, torch.float32),
@@ -229,28 +210,39 @@ class Backward:
         constants = {"HAS_D_LSE": self.grad_lse is not None, "NEEDS_SINKS": self.sink_parts is not None}
         return self._launch(rows_kernel, b * n_heads * given["q_tiles"], self.of_rows, given, constants)
 
-    def keys(self, d_k: Tensor, d_v: Tensor) -> Launch:
-        """The gradients of k and v, after `rows`."""
+    @property
+    def may_hide(self) -> bool:
+        """May something come into a tile that is hidden there? A descriptor brings what is behind a packed sequence."""
+        return self.call.hides or (self.packed and (self.of_keys.descriptors or self.of_queries.descriptors))
+
+    def keys(self, d_k: Tensor, d_v: Tensor, *, again: bool = False) -> Launch:
+        """The gradients of k and v, after `rows`; `again`, after `keys`: those that are not finite, carefully."""
         from attnbook.kernels.flash.backward_keys import keys_kernel
 
-        sizes, k_tiles = self.call.sizes, tiles(self.call.sizes.t_kv, self.of_keys.tile_k)
+        sizes, config = self.call.sizes, self.of_keys
+        config = again_config(config, sizes.head_dim, sizes.d_v, self.call.target) if again else config
+        k_tiles = tiles(sizes.t_kv, config.tile_k)
         self._give("d_k", d_k)
         self._give("d_v", d_v)
-        described = self._descriptors(self.of_keys, "q", "d_out", rows=self.of_keys.tile_q)
+        described = self._descriptors(config, "q", "d_out", rows=config.tile_q)
         given = self.given | {"k_tiles": k_tiles} | described
-        constants = {"HAS_DESCRIPTORS": None not in described.values()}
-        return self._launch(keys_kernel, sizes.b * sizes.n_kv_heads * k_tiles, self.of_keys, given, constants)
+        constants = {"HAS_DESCRIPTORS": None not in described.values(), "AGAIN": again}
+        return self._launch(keys_kernel, sizes.b * sizes.n_kv_heads * k_tiles, config, given, constants)
 
-    def queries(self, d_q: Tensor) -> Launch:
-        """The gradient of q, after `rows`, and the parts of the slopes'."""
+    def queries(self, d_q: Tensor, *, again: bool = False) -> Launch:
+        """The gradient of q, after `rows`, and the parts of the slopes'; `again` as in `keys`."""
         from attnbook.kernels.flash.backward_queries import queries_kernel
 
-        sizes, q_tiles = self.call.sizes, tiles(self.call.sizes.t_q, self.of_queries.tile_q)
+        sizes, config = self.call.sizes, self.of_queries
+        if again:
+            config = again_config(config, sizes.head_dim, sizes.d_v, self.call.target, of_queries=True)
+        q_tiles = tiles(sizes.t_q, config.tile_q)
         self._give("d_q", d_q)
-        described = self._descriptors(self.of_queries, "k", "v", rows=self.of_queries.tile_k)
+        described = self._descriptors(config, "k", "v", rows=config.tile_k)
         given = self.given | {"q_tiles": q_tiles, "slope_parts": self.slope_parts} | described
         constants = {"HAS_DESCRIPTORS": None not in described.values(), "NEEDS_SLOPES": self.slope_parts is not None}
-        return self._launch(queries_kernel, sizes.b * sizes.n_heads * q_tiles, self.of_queries, given, constants)
+        constants["AGAIN"] = again
+        return self._launch(queries_kernel, sizes.b * sizes.n_heads * q_tiles, config, given, constants)
 
     def mask_parts(self, mask: Tensor) -> Tensor:
         """Room for the gradient of the mask, four axes: where it has length 1 along t, a number for each tile.

@@ -32,6 +32,15 @@ def queries_config(head_dim: int, d_v: int, element_bytes: int, target: Target, 
     return replace(config, descriptors=copies(element_bytes, target))
 
 
+def again_config(config: Config, head_dim: int, d_v: int, target: Target, *, of_queries: bool = False) -> Config:
+    """How the kernel cut like this is cut where it runs a second time: tiles of few rows, by pointers."""
+    if target.interpreted:
+        return replace(config, descriptors=False)
+    few = 16 if max(padded(head_dim), padded(d_v)) > 128 else 32
+    tile_q, tile_k = (min(config.tile_q, few), 16) if of_queries else (16, min(config.tile_k, few))
+    return Config(tile_q, tile_k, num_warps=8, num_stages=1)
+
+
 def copies(element_bytes: int, target: Target) -> bool:
     """Has the target descriptors, and does a kernel of this dtype want them? float32 is multiplied out of registers."""
     return target.capability[0] in (9, 10) and not target.interpreted and element_bytes == 2

@@ -6,8 +6,8 @@ What stands out:
   to is added up in registers, in an order that is always the same. k and v are never repeated.
 - The tiles of scores are turned round, (TILE_K, TILE_Q): so they are the left sides of the products that they go into.
 - Only queries that may see a key of the tile are visited. The weight of a pair that is not seen is 0, but 0 · NaN is
-  NaN: a NaN in one query would reach keys that it may not see. That shows in the sums: a program whose sums are not
-  finite takes them once more, slowly and carefully.
+  NaN: a NaN in one query would reach keys that it may not see. The first launch does not care. A second one (AGAIN)
+  looks at what was written, and sums up again, slowly and carefully, what is not finite.
 
 Dao et al. 2022 (algorithm 4), Dao 2023 (algorithm 2).
 """
@@ -22,14 +22,12 @@ import triton
 import triton.language as tl
 
 from attnbook.kernels.flash.backward_tiles import (
-    FEW,
+    all_finite,
     before_softcap,
-    not_finite,
-    only_finite,
+    careful_dot,
     queries_of_keys,
     score_gradient,
     sequence_of,
-    spoil,
     weights_of,
 )
 from attnbook.kernels.tiles import NO_MASK, load_rows, load_tile, store_tile
@@ -55,6 +53,7 @@ def keys_kernel(
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_VARLEN: tl.constexpr, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
     HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, UPCAST: tl.constexpr,
+    AGAIN: tl.constexpr,
 ):  # fmt: skip
     """Write d_k and d_v of TILE_K keys of one key head of one sequence."""
     # Which tile of which head of which sequence: early tiles first, since in causal calls most queries see them.
@@ -69,6 +68,13 @@ def keys_kernel(
         return
 
     keys = first_key + tl.arange(0, TILE_K)
+    d_k += sequence * d_k_stride_b + kv_head.to(tl.int64) * d_k_stride_h + start_k * d_k_stride_t
+    d_v += sequence * d_v_stride_b + kv_head.to(tl.int64) * d_v_stride_h + start_k * d_v_stride_t
+    if AGAIN:
+        written_k = load_tile(d_k, keys, len_k, d_k_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)
+        written_v = load_tile(d_v, keys, len_k, d_v_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)
+        if all_finite(written_k) & all_finite(written_v):
+            return
     k += sequence * k_stride_b + kv_head.to(tl.int64) * k_stride_h + start_k * k_stride_t
     v += sequence * v_stride_b + kv_head.to(tl.int64) * v_stride_h + start_k * v_stride_t
     k_tile = load_tile(k, keys, len_k, k_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_K, HEAD_TILE)
@@ -87,29 +93,17 @@ def keys_kernel(
 
     sum_k = tl.zeros((TILE_K, HEAD_TILE), tl.float32)
     sum_v = tl.zeros((TILE_K, VALUE_TILE), tl.float32)
-    # A descriptor brings what lies behind a packed sequence, too.
-    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK or (IS_VARLEN and HAS_DESCRIPTORS)
     batch = 0 if IS_VARLEN else sequence.to(tl.int32)
-    for careful in tl.static_range(2 if MAY_HIDE else 1):
-        heads = group
-        if careful:  # from the beginning, if there is reason to; else no head at all
-            spoilt = not_finite(sum_k) | not_finite(sum_v)
-            heads = tl.where(spoilt, group, 0)
-            sum_k = tl.where(spoilt, 0.0, sum_k)
-            sum_v = tl.where(spoilt, 0.0, sum_v)
-        sum_k, sum_v = add_queries(
-            sum_k, sum_v, k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t,
-            d_out, d_out_stride_h, d_out_stride_t, tiles_of_q, tiles_of_d_out, batch, kv_head * group,
-            start_q.to(tl.int32), row_lse, row_delta, row_stride_h,
-            mask, mask_stride_h, mask_stride_q, mask_stride_k, slopes, slope_stride_h,
-            len_q, len_k, heads, window, scale, softcap, hidden, HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE,
-            FEW if careful else TILE_Q, TILE_K, 1 if careful else STAGES,
-            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
-            HAS_DESCRIPTORS and not careful, UPCAST, careful == 1,
-        )  # fmt: skip
+    sum_k, sum_v = add_queries(
+        sum_k, sum_v, k_tile, v_tile, keys, first_key, q, q_stride_h, q_stride_t,
+        d_out, d_out_stride_h, d_out_stride_t, tiles_of_q, tiles_of_d_out, batch, kv_head * group,
+        start_q.to(tl.int32), row_lse, row_delta, row_stride_h,
+        mask, mask_stride_h, mask_stride_q, mask_stride_k, slopes, slope_stride_h,
+        len_q, len_k, group, window, scale, softcap, hidden, HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE,
+        TILE_Q, TILE_K, STAGES, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
+        HAS_DESCRIPTORS, UPCAST, AGAIN,
+    )  # fmt: skip
 
-    d_k += sequence * d_k_stride_b + kv_head.to(tl.int64) * d_k_stride_h + start_k * d_k_stride_t
-    d_v += sequence * d_v_stride_b + kv_head.to(tl.int64) * d_v_stride_h + start_k * d_v_stride_t
     store_tile(d_k, keys, len_k, d_k_stride_t, 1, sum_k * d_scale, HEAD_DIM, HEAD_TILE, UPCAST)
     store_tile(d_v, keys, len_k, d_v_stride_t, 1, sum_v, D_V, VALUE_TILE, UPCAST)
 
@@ -167,18 +161,17 @@ def add_queries(
             in_mask, mask_stride_q, mask_stride_k, hidden, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND,
             True,
         )  # fmt: skip
-        finite_d_out = d_out_tile
         if CAREFUL:
             weight = tl.where(seen, weight, 0.0)  # an lse may be NaN
-            finite_d_out, spoilt = only_finite(d_out_tile)
-            sum_v = spoil(sum_v, seen, spoilt)
-        sum_v = tl.dot(weight.to(d_out_tile.dtype), finite_d_out, sum_v, input_precision="ieee")
+            sum_v = careful_dot(weight, d_out_tile, sum_v, seen)
+        else:
+            sum_v = tl.dot(weight.to(d_out_tile.dtype), d_out_tile, sum_v, input_precision="ieee")
 
         d_weight = tl.dot(v_tile, tl.trans(d_out_tile), input_precision="ieee")  # (TILE_K, TILE_Q)
         d_score = score_gradient(weight, d_weight, delta[None, :], seen, CAREFUL)
-        d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP, CAREFUL)
+        d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP)
         if CAREFUL:
-            q_tile, spoilt = only_finite(q_tile)
-            sum_k = spoil(sum_k, seen, spoilt)
-        sum_k = tl.dot(d_product.to(q_tile.dtype), q_tile, sum_k, input_precision="ieee")
+            sum_k = careful_dot(d_product, q_tile, sum_k, seen)
+        else:
+            sum_k = tl.dot(d_product.to(q_tile.dtype), q_tile, sum_k, input_precision="ieee")
     return sum_k, sum_v

@@ -2,7 +2,8 @@
 
 What stands out: the same care for what is not finite as in `attnbook.kernels.flash.backward_keys`, here for a NaN in a
 key that some queries of the tile may not see. The distances that slopes multiply are met in this walk too, so each
-program also writes its share of the slope's gradient, and the shares are added up in an order that is always the same.
+query also has its share of the slope's gradient written, and the shares are added up in an order that is always the
+same.
 """
 
 # Functions of Triton have no types to check: what a parameter holds is said beside it.
@@ -15,14 +16,12 @@ import triton
 import triton.language as tl
 
 from attnbook.kernels.flash.backward_tiles import (
-    FEW,
+    all_finite,
     before_softcap,
+    careful_dot,
     keys_of_queries,
-    not_finite,
-    only_finite,
     score_gradient,
     sequence_of,
-    spoil,
     weights_of,
 )
 from attnbook.kernels.tiles import NO_MASK, load_rows, load_tile, store_tile
@@ -37,7 +36,7 @@ def queries_kernel(
     d_out, d_out_stride_b, d_out_stride_h, d_out_stride_t,  # (b, n_heads, t_q, d_v)
     row_lse, row_delta, row_stride_b, row_stride_h,  # (b, n_heads, t_q), from `rows_kernel`
     d_q, d_q_stride_b, d_q_stride_h, d_q_stride_t,  # (b, n_heads, t_q, d): written
-    slope_parts,  # (b, n_heads, q_tiles): written, or None
+    slope_parts,  # (b, n_heads, t_q): written, or None
     mask, mask_stride_b, mask_stride_h, mask_stride_q, mask_stride_k,  # (b, n_heads, t_q, t_kv), or None
     slopes, slope_stride_b, slope_stride_h,  # (b, n_heads), or None
     cu_q, cu_k,  # (sequences + 1,): where packed sequences start, or None
@@ -48,7 +47,7 @@ def queries_kernel(
     TILE_Q: tl.constexpr, TILE_K: tl.constexpr, STAGES: tl.constexpr,
     IS_VARLEN: tl.constexpr, IS_CAUSAL: tl.constexpr, HAS_WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
     HAS_ALIBI: tl.constexpr, MASK_KIND: tl.constexpr, HAS_DESCRIPTORS: tl.constexpr, NEEDS_SLOPES: tl.constexpr,
-    UPCAST: tl.constexpr,
+    UPCAST: tl.constexpr, AGAIN: tl.constexpr,
 ):  # fmt: skip
     """Write d_q of TILE_Q queries of one head of one sequence, and what they add to the slope's gradient."""
     # Which tile of which head of which sequence: late tiles first, since causal ones have the most keys.
@@ -59,17 +58,26 @@ def queries_kernel(
     start_q, len_q = sequence_of(sequence, cu_q, t_q, IS_VARLEN)
     start_k, len_k = sequence_of(sequence, cu_k, t_kv, IS_VARLEN)
     first_query = tile * TILE_Q
+    queries = first_query + tl.arange(0, TILE_Q)
+    there = queries < len_q
     if NEEDS_SLOPES:
-        slope_parts += (sequence * n_heads + head) * q_tiles + tile
+        slope_parts += (sequence * n_heads + head) * t_q
     if first_query >= len_q:
         if NEEDS_SLOPES:
-            tl.store(slope_parts, 0.0)
+            tl.store(slope_parts + queries, tl.zeros((TILE_Q,), tl.float32), mask=queries < t_q)
         return
 
     # Where a descriptor finds key 0; all packed sequences lie in one batch.
     batch = 0 if IS_VARLEN else sequence.to(tl.int32)
     described_head, described_key = head // group, start_k.to(tl.int32)
     kv_head, head = (head // group).to(tl.int64), head.to(tl.int64)
+    d_q += sequence * d_q_stride_b + head * d_q_stride_h + start_q * d_q_stride_t
+    if AGAIN:
+        written = load_tile(d_q, queries, len_q, d_q_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)
+        if NEEDS_SLOPES:  # a pair that is hidden comes into these, too
+            written += tl.load(slope_parts + queries, mask=there, other=0.0)[:, None]
+        if all_finite(written):
+            return
     q += sequence * q_stride_b + head * q_stride_h + start_q * q_stride_t
     k += sequence * k_stride_b + kv_head * k_stride_h + start_k * k_stride_t
     v += sequence * v_stride_b + kv_head * v_stride_h + start_k * v_stride_t
@@ -79,38 +87,27 @@ def queries_kernel(
         mask += sequence * mask_stride_b + head * mask_stride_h + start_q * mask_stride_q + start_k * mask_stride_k
     slope = tl.load(slopes + sequence * slope_stride_b + head * slope_stride_h) if HAS_ALIBI else 0.0
 
-    queries = first_query + tl.arange(0, TILE_Q)
     q_tile = load_tile(q, queries, len_q, q_stride_t, 1, HEAD_DIM, HEAD_TILE, True, UPCAST)  # (TILE_Q, HEAD_TILE)
     d_out_tile = load_tile(d_out, queries, len_q, d_out_stride_t, 1, D_V, VALUE_TILE, True, UPCAST)
     # A query that is not there is like one that saw nothing.
-    lse = tl.load(row_lse + in_rows + queries, mask=queries < len_q, other=float("inf"))
-    delta = tl.load(row_delta + in_rows + queries, mask=queries < len_q, other=0.0)
+    lse = tl.load(row_lse + in_rows + queries, mask=there, other=float("inf"))
+    delta = tl.load(row_delta + in_rows + queries, mask=there, other=0.0)
 
     sum_q = tl.zeros((TILE_Q, HEAD_TILE), tl.float32)
     sum_slope = tl.zeros((TILE_Q,), tl.float32)
     last_query = tl.minimum(first_query + TILE_Q, len_q) - 1
     first, stop = keys_of_queries(first_query, last_query, len_q, len_k, window, IS_CAUSAL, HAS_WINDOW)
-    # A descriptor brings what lies behind a packed sequence, too.
-    MAY_HIDE: tl.constexpr = IS_CAUSAL or MASK_KIND != NO_MASK or (IS_VARLEN and HAS_DESCRIPTORS)
-    for careful in tl.static_range(2 if MAY_HIDE else 1):
-        if careful:  # from the beginning, if there is reason to; else no key at all
-            spoilt = not_finite(sum_q + sum_slope[:, None])
-            stop = tl.where(spoilt, stop, 0)
-            sum_q = tl.where(spoilt, 0.0, sum_q)
-            sum_slope = tl.where(spoilt, 0.0, sum_slope)
-        sum_q, sum_slope = add_keys(
-            sum_q, sum_slope, q_tile, d_out_tile, lse, delta, queries, first, stop, k, k_stride_t, v, v_stride_t,
-            tiles_of_k, tiles_of_v, batch, described_head, described_key,
-            mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
-            HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, FEW if careful else TILE_K, 1 if careful else STAGES,
-            IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI, MASK_KIND, HAS_DESCRIPTORS and not careful,
-            NEEDS_SLOPES, UPCAST, careful == 1,
-        )  # fmt: skip
+    sum_q, sum_slope = add_keys(
+        sum_q, sum_slope, q_tile, d_out_tile, lse, delta, queries, first, stop, k, k_stride_t, v, v_stride_t,
+        tiles_of_k, tiles_of_v, batch, described_head, described_key,
+        mask, mask_stride_q, mask_stride_k, slope, len_q, len_k, window, scale, softcap, hidden,
+        HEAD_DIM, D_V, HEAD_TILE, VALUE_TILE, TILE_Q, TILE_K, STAGES, IS_CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_ALIBI,
+        MASK_KIND, HAS_DESCRIPTORS, NEEDS_SLOPES, UPCAST, AGAIN,
+    )  # fmt: skip
 
-    d_q += sequence * d_q_stride_b + head * d_q_stride_h + start_q * d_q_stride_t
     store_tile(d_q, queries, len_q, d_q_stride_t, 1, sum_q * d_scale, HEAD_DIM, HEAD_TILE, UPCAST)
     if NEEDS_SLOPES:
-        tl.store(slope_parts, -tl.sum(tl.where(queries < len_q, sum_slope, 0.0), axis=0))
+        tl.store(slope_parts + queries, tl.where(there, -sum_slope, 0.0), mask=queries < t_q)
 
 
 @triton.jit
@@ -155,9 +152,9 @@ def add_keys(
         if NEEDS_SLOPES:
             distance = tl.abs(queries[:, None] + (len_k - len_q) - keys[None, :]).to(tl.float32)
             sum_slope += tl.sum(d_score * distance, axis=1)
-        d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP, CAREFUL)
+        d_product = before_softcap(d_score, tangent, seen, HAS_SOFTCAP)
         if CAREFUL:
-            k_tile, spoilt = only_finite(k_tile)
-            sum_q = spoil(sum_q, seen, spoilt)
-        sum_q = tl.dot(d_product.to(k_tile.dtype), k_tile, sum_q, input_precision="ieee")
+            sum_q = careful_dot(d_product, k_tile, sum_q, seen)
+        else:
+            sum_q = tl.dot(d_product.to(k_tile.dtype), k_tile, sum_q, input_precision="ieee")
     return sum_q, sum_slope

@@ -20,10 +20,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from attnbook.kernels.available import interpreting
 from attnbook.kernels.tiles import FLOATS, NO_MASK, hide, in_sight, load_mask, score_tile
 
-FEW: tl.constexpr = tl.constexpr(16)
-"""Rows of a tile in the careful walk: little, so that it costs the quick one no registers."""
+HUGE: tl.constexpr = tl.constexpr(2.0**65)
+"""Finite in bfloat16 and float32; its square is more than float32 holds."""
+
+INTERPRETED: tl.constexpr = tl.constexpr(interpreting())
+"""Triton's interpreter cannot multiply bfloat16."""
 
 
 @triton.jit
@@ -120,38 +124,46 @@ def score_gradient(
 
 
 @triton.jit
-def before_softcap(d_score, tangent, seen, HAS_SOFTCAP: tl.constexpr, CAREFUL: tl.constexpr):
-    """From the gradient of the scores to that of the products of q and k, without the scale."""
+def before_softcap(d_score, tangent, seen, HAS_SOFTCAP: tl.constexpr):
+    """From the gradient of the scores to that of the products of q and k, without the scale.
+
+    What is not there is read as 0, and the tangent of 0 times an infinite query or key is NaN: hidden here always.
+    """
     if HAS_SOFTCAP:
-        d_score = d_score * (1.0 - tangent * tangent)
-        if CAREFUL:
-            d_score = tl.where(seen, d_score, 0.0)
+        d_score = tl.where(seen, d_score * (1.0 - tangent * tangent), 0.0)
     return d_score
 
 
 @triton.jit
-def not_finite(tile):
-    """Is some number of a tile (ROWS, COLUMNS) NaN or infinite?"""
-    finite = tl.abs(tile) < float("inf")  # false for NaN
+def all_finite(tile):
+    """Is no number of a tile (ROWS, COLUMNS) NaN or infinite?"""
+    finite = tl.abs(tile.to(tl.float32)) < float("inf")  # false for NaN
     # Over both axes at once: Triton 3.6 fails to compile one after the other for sm_100.
-    return tl.min(finite.to(tl.int32)) == 0
+    return tl.min(finite.to(tl.int32)) == 1
 
 
 @triton.jit
-def only_finite(tile):
-    """A tile (ROWS, COLUMNS) with rows that are not finite set to 0, and which rows those are (ROWS,)."""
-    spoilt = tl.min((tl.abs(tile.to(tl.float32)) < float("inf")).to(tl.int32), axis=1) == 0
-    return tl.where(spoilt[:, None], 0.0, tile), spoilt
+def careful_dot(
+    share,  # (ROWS, OTHERS), float32; 0 where not seen
+    tile,  # (OTHERS, COLUMNS)
+    total,  # (ROWS, COLUMNS), float32
+    seen,  # which pairs are, as a tile that broadcasts to (ROWS, OTHERS)
+):
+    """The sum total + share · tile over the pairs that are seen alone: no 0 · NaN, and a NaN stays in its component.
 
-
-@triton.jit
-def spoil(total, seen, spoilt):
-    """NaN in those rows of `total` (ROWS, COLUMNS) that see (ROWS, OTHERS) one of the spoilt others (OTHERS,).
-
-    The whole row, though of a NaN in one component of d_out only that component of d_v would have to be. To add up
-    component by component, as the second launch of forward does, spills registers beside the quick walk: Triton 3.7
-    for heads of 128 and 256 on sm_90 and of 256 on sm_100.
+    What is not finite in the tile is made 1 or −1 for the product, and comes in by products that overflow: a share
+    above 0 of inf adds HUGE · HUGE, which is inf, one below 0 takes it off, one of 0 does both, which makes NaN; a NaN
+    in the tile counts as inf and −inf. So nothing as large as the sum is needed beside it.
     """
-    met = tl.max((seen & spoilt[None, :]).to(tl.int32), axis=1) == 1
-    # Added, not put in its place: Triton 3.9 fails to compile a choice by rows in a sum that lies in tensor memory.
-    return total + tl.where(met, float("nan"), 0.0)[:, None]
+    MARK: tl.constexpr = tl.float32 if INTERPRETED or tile.dtype == tl.float32 else tl.bfloat16
+    upwards = (tile == float("inf")) | (tile != tile)
+    downwards = (tile == float("-inf")) | (tile != tile)
+    finite = tl.where(upwards, 1.0, tl.where(downwards, -1.0, tile)).to(tile.dtype)
+    total = tl.dot(share.to(tile.dtype), finite, total, input_precision="ieee")
+    up, down = tl.where(upwards, HUGE, 0.0), tl.where(downwards, HUGE, 0.0)  # (OTHERS, COLUMNS)
+    positive = tl.where(seen & (share >= 0.0), HUGE, 0.0).to(MARK)  # (ROWS, OTHERS)
+    total = tl.dot(positive, up.to(MARK), total, input_precision="ieee")
+    total = tl.dot(positive, (-down).to(MARK), total, input_precision="ieee")
+    negative = tl.where(seen & (share <= 0.0), HUGE, 0.0).to(MARK)
+    total = tl.dot(negative, down.to(MARK), total, input_precision="ieee")
+    return tl.dot(negative, (-up).to(MARK), total, input_precision="ieee")

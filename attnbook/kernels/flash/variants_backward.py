@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from attnbook.kernels.flash import variants
-from attnbook.kernels.flash.backward import Backward, Launch
+from attnbook.kernels.flash.backward import Backward
+from attnbook.kernels.flash.launch import Launch
 from attnbook.kernels.targets import Target
 from attnbook.kernels.variant import Variant
 
@@ -38,13 +39,18 @@ def _backward(
     every = options == variants.EVERYTHING
     backward = Backward(call, out, lse if every else None, out, lse, needs_alibi=every, needs_sinks=every)
     launches = [backward.keys(call.k, call.v), backward.queries(call.q)]
+    again: tuple[Launch, ...] = ()
     if what in ("", "-everything"):  # no other option makes another kernel of it
         launches.append(backward.rows())
+    if what in ("-causal", "-everything", "-packed-causal"):
+        again = (backward.keys(call.k, call.v, again=True), backward.queries(call.q, again=True))
     if every and call.mask is not None:
         mask = call.mask[:1, :1]
         launches.append(backward.mask(mask, backward.mask_parts(mask)))
     for launch in launches:
         yield _variant(f"-d{head_dim}-{dtype}{what}", launch)
+    for launch in again:
+        yield _variant(f"-d{head_dim}-{dtype}{what}-again", launch)
 
 
 def _variant(name: str, launch: Launch) -> Variant:

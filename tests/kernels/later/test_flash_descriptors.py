@@ -50,7 +50,9 @@ def cut(monkeypatch):
         return found
 
     def launches(self):
-        seen.extend([self.constants["HAS_DESCRIPTORS"]] if "HAS_DESCRIPTORS" in self.constants else [])
+        if "AGAIN" in self.constants:
+            assert not (self.constants["AGAIN"] and self.constants["HAS_DESCRIPTORS"])
+            seen.extend([] if self.constants["AGAIN"] else [self.constants["HAS_DESCRIPTORS"]])
         start(self)
 
     prepare, start, seen = forward.prepare, backward.Launch.start, []
