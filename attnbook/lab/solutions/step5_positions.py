@@ -1,4 +1,4 @@
-"""Step 5: permute with and without positions."""
+"""Step 5: permutations and positions."""
 
 import numpy as np
 
