@@ -1,6 +1,6 @@
 """What do the two functions of the lab's step 2 find: how far scores spread, and how much weight one key then takes?
 
-The functions are a reader's, of NumPy arrays: `score_sd(q, k)` and `largest_weight(q, k, scale)`, as in the exercise.
+The functions are a reader's, of NumPy arrays or tensors: `score_sd(q, k)` and `largest_weight(q, k, scale)`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from attnbook.experiments._reader import called
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import softmax
 
@@ -44,6 +45,7 @@ def run(
     Data: `spreads` (s,), and `largest`, d to the largest weight at each of them, (s,); `marks`, d to the pairs of
     spread and largest weight without and with the division, (2, 2).
     """
+    score_sd, largest_weight = called(score_sd), called(largest_weight)
     rng = np.random.default_rng(seed)
     largest, marks = {}, {}
     for d in DIMS:

@@ -1,6 +1,6 @@
 """Up to which score does a softmax of the lab's step 3 work, and what does each wrong thing to subtract change?
 
-Functions are of NumPy arrays, softmax(x) over the last axis: the reader's own, and as it was before the maximum.
+Functions are softmax(x) over the last axis, of arrays or tensors: the reader's own, and as it was before the maximum.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from attnbook.experiments._reader import called
 from attnbook.measure import experiment, measure
 from attnbook.reference import naive_softmax, softmax
 
@@ -45,6 +46,7 @@ ROWS: Final[dict[str, Callable[[int], Any]]] = {
 @experiment
 def run(softmax: Fn = softmax, naive: Fn = naive_softmax, farthest: int = 1000) -> dict[str, Any]:
     """Whole scores up to `farthest`. Data: `scores`, and the first weight of [s, s − 1], `naive`, `softmax`, (s,)."""
+    softmax, naive = called(softmax), called(naive)
     with np.errstate(all="ignore"):
         for dtype in ("float16", "float32", "float64"):
             measure(f"lab.naive_high_{dtype}", breaks(naive, "high", dtype, farthest))

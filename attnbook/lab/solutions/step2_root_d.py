@@ -4,9 +4,10 @@ import numpy as np
 
 
 def score_sd(q, k):
-    """The standard deviation of n dot products: of each query with the key of its own row. Not divided by √d.
+    """The standard deviation of n dot products, which are not divided by √d.
 
-    q, k: (n, d). Returns a number. Divide the squares by n or by n − 1, as you like.
+    q, k: (n, d): one dot product of each query with the key in the same row.
+    Returns a number. Divide the sum of the squares by n or by n − 1, as you like.
     """
     # hole: spread
     dots = (q * k).sum(axis=-1)
@@ -15,9 +16,12 @@ def score_sd(q, k):
 
 
 def largest_weight(q, k, scale):
-    """How much of its weight a query gives to one key: the largest weight of each query, averaged over the queries.
+    """The largest weight of each query, averaged over the queries.
 
-    q: (t_q, d), k: (t_kv, d), scale: what the dot products are multiplied by. Returns a number.
+    q: (t_q, d).
+    k: (t_kv, d).
+    scale: what the dot products are multiplied by.
+    Returns a number.
     """
     # hole: largest
     scores = q @ k.T * scale

@@ -4,9 +4,10 @@ import numpy as np
 
 
 def softmax(x):
-    """Softmax over the last axis: weights that sum to 1, however large or small the scores are.
+    """Softmax over the last axis: whatever the scores are, the weights sum to 1.
 
-    x: (n,), (t, n) or with more axes; −inf gets exactly 0. At least one score of each row is finite. Returns x's shape.
+    x: (n,), (t, n) or more axes; every row has a score that is finite.
+    Returns the shape of x. A score of −inf gets exactly 0.
     """
     # hole: softmax
     e = np.exp(x - x.max(axis=-1, keepdims=True))
