@@ -121,7 +121,9 @@ def _form(case: Case, expected: Array, outcome: Outcome) -> tuple[str]:
     assert value is not None
     if value.shape != expected.shape:
         return ("shape",)
-    if value.dtype.kind != expected.dtype.kind and value.dtype.kind in "bc":
+    if value.dtype.kind != expected.dtype.kind and (
+        value.dtype.kind in "bc" or (expected.dtype.kind == "b" and value.ndim)
+    ):
         return ("kind",)
     if expected.dtype.kind == "f" and value.dtype.kind == "i" and value.ndim:
         return ("kind",)
@@ -186,12 +188,17 @@ def tolerance(model: Model, case: Case) -> float:
 
 
 def imitated(part: Part, model: Model, outcomes: Sequence[Outcome]) -> tuple[str, ...] | None:
-    """The flaws, one or two of the part's, with which the model does on every case what the reader's function did."""
+    """The flaws, one or two of the part's, with which the model does on every case what the reader's function did.
+
+    Two that cancel, such as one key too many and one too few, are no mistake: they explain nothing.
+    """
     if any(outcome.value is None for outcome in outcomes):
         return None
     singles: Iterator[tuple[str, ...]] = ((flaw,) for flaw in part.flaws)
     for flaws in chain(singles, combinations(part.flaws, 2)):
-        if all(_imitates(model, flaws, *pair) for pair in zip(part.cases, outcomes, strict=False)):
+        if all(_imitates(model, flaws, *pair) for pair in zip(part.cases, outcomes, strict=False)) and not all(
+            _imitates(model, flaws, case, Outcome(truth(model, case))) for case in part.cases
+        ):
             return flaws
     return None
 

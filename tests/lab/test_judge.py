@@ -56,6 +56,18 @@ def test_one_explanation_is_found_for_all_that_the_function_does(judged: Desk, b
     assert judged.diagnose(STEP, source, PART) == mistakes
 
 
+def test_two_flaws_that_cancel_explain_nothing(judged: Desk):
+    """Whole numbers in place of booleans are of the wrong kind, though one too many and one too few give the same."""
+
+    def upto(n: int, *, flaws: frozenset[str] = frozenset()) -> Array:
+        return np.arange(5) < n + ("more" in flaws) - ("fewer" in flaws)
+
+    part = Part("upto", upto, (Case((2,), ("n",)), Case((3,), ("n",))), flaws=("more", "fewer"))
+    source = "import numpy as np\ndef upto(n):\n    return (np.arange(5) < n{}).astype(int)\n"
+    assert judged.diagnose(replace(STEP, parts=(part,)), source.format(""), part) == ("kind",)
+    assert judged.diagnose(replace(STEP, parts=(part,)), source.format(" + 1"), part) == ("more",)
+
+
 def test_a_mistake_must_explain_every_case_not_only_one(judged: Desk):
     """Right for one row, and the columns' means for two rows of two: no single mistake does that everywhere."""
     source = HEAD + "    return x.mean(0) if x.shape == (2, 2) else x.mean(1)\n"

@@ -17,5 +17,6 @@ def rope(x, positions, base):
     angle = positions[:, None] * speed
     cos, sin = np.cos(angle), np.sin(angle)
     a, b = x[:, :half], x[:, half:]
-    return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=1)
+    turned = a * cos - b * sin, a * sin + b * cos
+    return np.concatenate(turned, axis=1)
     # end

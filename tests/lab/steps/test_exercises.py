@@ -17,7 +17,15 @@ from attnbook.lab.steps import FILES, step
 from attnbook.lab.texts import texts
 from attnbook.reference.router import largest
 from tests.lab.run import Desk
+from tests.lab.steps import solutions_exercise02_others as others
+from tests.lab.steps import solutions_exercise07_rotate as rotate
+from tests.lab.steps import solutions_exercise08_norm as norm
+from tests.lab.steps import solutions_exercise09_cache as cache
+from tests.lab.steps import solutions_exercise09_route as route
+from tests.lab.steps import solutions_exercise09_window as window
+from tests.lab.steps.written import with_torch
 
+TOP_LEFT = "np.arange(t_q)[:, None]"
 ROOT = Path(__file__).parents[3]
 STEPS = {module: step(key) for key, module in FILES.items() if key.startswith("chapter-")}
 TABLES = {name: import_module(f"tests.lab.steps.solutions_{name}") for name in STEPS}
@@ -39,6 +47,36 @@ RIGHT = [
 def test_a_mistake_is_named(judged: Desk, name, mistake, source):
     """By what the function does on the exercise's cases."""
     assert judged.diagnose(STEPS[name], source) == (mistake,)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistakes", "source"),
+    [
+        (
+            "exercise07_rotate",
+            {"neighbours", "backwards"},
+            rotate.numpy_rope(
+                split="a, b = x[:, 0::2], x[:, 1::2]",
+                turn="new = np.stack([a * cos + b * sin, b * cos - a * sin], -1).reshape(x.shape)",
+            ),
+        ),
+        (
+            "exercise08_norm",
+            {"unbiased", "eps_outside"},
+            norm.torch_norm(correction=1, below="(variance.sqrt() + eps)"),
+        ),
+        ("exercise08_norm", {"no_gamma", "no_beta"}, norm.numpy_norm(end="z")),
+        ("exercise08_norm", {"changed"}, norm.numpy_norm(z="np.subtract(x, mean, out=x) / np.sqrt(variance + eps)")),
+        ("exercise09_cache", {"one_of_two", "one_byte"}, cache.without("bytes_per_number")[0].replace("2 * ", "")),
+        ("exercise09_window", {"top_left", "one_more"}, window.numpy_mask("(j <= p) & (j >= p - window)", TOP_LEFT)),
+        ("exercise09_window", {"kind"}, window.numpy_mask("((j <= p) & (j > p - window)).astype(int)")),
+        ("exercise09_route", {"shape"}, with_torch(route.ROUTE("return logits.topk(k).values.softmax(-1)"))),
+        ("exercise02_others", {"none"}, others.OTHERS("x @ x.T")),
+    ],
+)
+def test_two_mistakes_and_those_of_any_function(judged: Desk, name, mistakes, source):
+    """Made at once, both are named; what any function can get wrong is told apart from what this one can."""
+    assert set(judged.diagnose(STEPS[name], source)) == mistakes
 
 
 @pytest.mark.parametrize(("name", "source"), RIGHT)
