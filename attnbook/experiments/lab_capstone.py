@@ -17,6 +17,7 @@ from torch import Tensor
 from attnbook import reference
 from attnbook.experiments import _smollm2 as shared
 from attnbook.experiments._inside import EXACT, MARGIN, OURS, THEIRS, compare
+from attnbook.experiments._reader import called
 from attnbook.measure import experiment, measure
 from attnbook.models import generate
 
@@ -47,10 +48,13 @@ MISTAKES = ("no_mask", "top_left", "groups_in_turn", "no_scale")
 
 @experiment
 def run(attention: Callable[..., Any] = own, prompt: str = PROMPT, new: int = 12) -> dict[str, Any]:
-    """Go on with a prompt by `new` tokens. Data: `texts`, by the name of a mistake, "" for the function itself."""
+    """Go on with a prompt by `new` tokens; `attention` takes arrays or, written with torch, tensors.
+
+    Data: `texts`, by the name of a mistake, "" for the function itself.
+    """
     model = shared.model()
     read = torch.tensor(model.tokenizer.encode(prompt))
-    found = compare(model, attention, read, new)
+    found = compare(model, called(attention), read, new)
     measure("lab.capstone_same", found.parted is None)
     measure("lab.capstone_tokens", found.tokens.shape[1] if found.parted is None else found.parted)
     measure("lab.capstone_gap", found.off().max())

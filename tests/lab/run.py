@@ -5,14 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from attnbook.lab.judge import Finding, judge
 from attnbook.lab.process import Process
 from attnbook.lab.step import Part, Step
 
+SOLUTIONS = Path(__file__).parents[2] / "attnbook" / "lab" / "solutions"
+
 
 class Desk:
-    """Judges one source after another; a process that a source has ended is replaced."""
+    """Judges one source after another; a process that a source has ended is replaced.
+
+    Beside each source lie the solutions, as a reader's earlier steps do.
+    """
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -21,7 +27,7 @@ class Desk:
         """What is wrong with the source's function of that part (default: the step's first)."""
         part = step.parts[0] if part is None else part
         if self._process is None or self._process.ended is not None:
-            self._process = Process()
+            self._process = Process(folder=SOLUTIONS)
         found, failure = self._process.load({"source": textwrap.dedent(source), "file": "reader.py"}, (part.name,))
         if failure is not None:
             return Finding((failure.kind,), details={"text": failure.text})
