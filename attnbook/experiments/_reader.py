@@ -12,9 +12,13 @@ from typing import Any
 import torch
 
 
-def called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, for NumPy arrays and numbers: tensors are made of arrays, and arrays of tensors, where needed."""
-    if not uses_torch(function):
+def called(function: Callable[..., Any], beside: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The function, for NumPy arrays and numbers: tensors are made of arrays, and arrays of tensors, where needed.
+
+    beside: another function of the reader's. Where that one uses torch, this one gets tensors, too: what is done with
+    methods of tensors alone does not name torch.
+    """
+    if not uses_torch(function) and (beside is None or _of_package(function) or not uses_torch(beside)):
         return function
 
     def with_tensors(*arguments: Any) -> Any:
@@ -31,12 +35,16 @@ def uses_torch(function: Callable[..., Any], seen: frozenset[int] = frozenset())
     What takes NumPy arrays as well as tensors, such as the package's own functions, counts as NumPy's.
     """
     code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-    if code is None or id(code) in seen or known.get("__name__", "").startswith("attnbook."):
+    if code is None or id(code) in seen or _of_package(function):
         return False
     named = [known[name] for name in code.co_names if name in known]
     if "torch" in code.co_names or any(_of_torch(value) for value in named):
         return True
     return any(uses_torch(f, seen | {id(code)}) for f in named if isinstance(f, types.FunctionType))
+
+
+def _of_package(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__globals__", {}).get("__name__", "")).startswith("attnbook.")
 
 
 def _of_torch(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Which simple look at the weights finds which mistake in a causal mask, and what does a mask of −10 let through?
 
 The reader's function is looked at first, then attention with one mistake each. With the identity matrix as v, attention
-returns its own weights; all looks but one are looks at those. A function is any `(q, k, v) -> out` of NumPy arrays
+returns its own weights; all looks but one are looks at those. A function is any `(q, k, v) -> out` of arrays or tensors
 (t_q, d), (t_kv, d), (t_kv, d_v).
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from attnbook.experiments._reader import called
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import attention, softmax
 
@@ -68,7 +69,7 @@ def run(
     """`repeats` draws of q, k and v. Data: `looks` {function: whether each of `LOOKS` finds nothing}."""
     rng = np.random.default_rng(seed)
     draws = rng.standard_normal((repeats, 3, tokens, head_dim)).astype(np.float32)
-    looks = {name: _looks(fn, draws) for name, fn in {"yours": attend, **MISTAKES}.items()}
+    looks = {name: _looks(fn, draws) for name, fn in {"yours": called(attend), **MISTAKES}.items()}
     found = ~np.array([looks[name] for name in MISTAKES])  # (mistakes, looks): which look finds which mistake
 
     measure("lab.mask_nothing_found", all(looks["yours"]))
@@ -104,12 +105,12 @@ def _looks(attend: Attend, draws: Array) -> tuple[bool, ...]:
         weights = _weights(attend, q, k)
         keep = np.tri(len(q), dtype=bool)
         own, past = weights.diagonal(), weights[np.tri(len(q), k=-1, dtype=bool)]
-        alone = attend(q[-1:], k, v)[0]
+        alone, together = np.asarray(attend(q[-1:], k, v))[0], np.asarray(attend(q, k, v))[-1]
         fine.append((
             bool(np.abs(weights.sum(-1) - 1).max() < 1e-5),
             not weights[~keep].any(),
             bool((own > 0).all()),
             bool((past > 0).all()),
-            bool(np.abs(alone - attend(q, k, v)[-1]).max() < 1e-5),
+            bool(np.abs(alone - together).max() < 1e-5),
         ))  # fmt: skip
     return tuple(bool(all(look)) for look in zip(*fine, strict=True))

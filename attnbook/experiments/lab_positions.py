@@ -1,7 +1,7 @@
 """What do the reader's two functions of step 5 find: does attention notice that words have changed places?
 
 Embeddings are drawn; positions are the waves of the original paper. Every order of five words is tried. Functions are
-of NumPy arrays: `attend(x, p)` of tokens and positions (t, d), `gap(fn, x, order)` as in the exercise.
+of arrays or tensors: `attend(x, p)` of tokens and positions (t, d), `gap(fn, x, order)` as in the exercise.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from attnbook.experiments._attend import measure_worst
+from attnbook.experiments._reader import called
 from attnbook.measure import experiment, measure, measure_mean
 from attnbook.reference import attention, sinusoidal_positions
 
@@ -57,10 +58,15 @@ def run(
     rng = np.random.default_rng(seed)
     sentences = rng.standard_normal((draws, 5, dim))
     p: Array = np.asarray(sinusoidal_positions(5, dim), np.float64)
-    same = np.repeat(p[3:4], 5, axis=0)  # every word gets the vector of one place
+    same = np.repeat(p[2:3], 5, axis=0)  # every word gets the vector of the third place
+    attend, gap = called(attend, gap), called(gap, attend)
 
     def with_(positions: Array) -> Fn:
-        return lambda x: attend(x, positions)
+        def fn(x: Any) -> Any:
+            out = np.asarray(attend(np.asarray(x), positions))
+            return torch.from_numpy(out) if isinstance(x, torch.Tensor) else out
+
+        return fn
 
     orders = [np.array(order) for order in permutations(range(5))][1:]
     without = [max(float(gap(with_(0 * p), x, order)) for order in orders) for x in sentences]
@@ -86,7 +92,7 @@ def _twins(attend: Callable[[Array, Array], Array], sentences: Array, p: Array) 
         x = sentence.copy()
         x[TWINS[1]] = x[TWINS[0]]
         for name, positions in (("without", 0 * p), ("with", p)):
-            out = attend(x, positions)
+            out = np.asarray(attend(x, positions))
             apart[name].append(float(np.abs(out[TWINS[0]] - out[TWINS[1]]).max()))
     measure_worst("lab.twins_without", torch.tensor(apart["without"]))
     measure_mean("lab.twins_with", apart["with"])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from attnbook.experiments import lab_positions
 from attnbook.lab import solution
@@ -39,3 +40,19 @@ def test_a_circle_is_no_swap():
     swap, circle = lab_positions.SWAP, lab_positions.CIRCLE
     assert swap[swap].tolist() == circle[circle][circle].tolist() == [0, 1, 2, 3, 4]
     assert circle[circle].tolist() != [0, 1, 2, 3, 4]
+
+
+def attend_torch(x, p):
+    z = x + p
+    return torch.softmax(z @ z.T / x.shape[1] ** 0.5, 1) @ x
+
+
+def gap_torch(fn, x, order):
+    return (fn(x[order]) - fn(x)[order]).abs().max()
+
+
+@pytest.mark.parametrize("gap", [gap_torch, lab_positions.reference_gap])
+def test_a_reader_may_write_torch(gap):
+    """Then the functions get tensors, and so does what one hands to the other."""
+    expected = lab_positions.run(draws=2)["lab.gap_with"]
+    assert lab_positions.run(attend_torch, gap, draws=2)["lab.gap_with"] == pytest.approx(expected)

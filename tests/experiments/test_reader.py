@@ -53,6 +53,18 @@ def test_numpy_stays(function):
     assert called(function) is function
 
 
+def by_method(x):
+    return x.softmax(-1)
+
+
+def test_a_function_beside_one_of_torch_gets_tensors():
+    """Methods of tensors do not name torch; the package's functions take either, and stay as they are."""
+    x = np.array([[0.0, 1.0, 3.0]], np.float32)
+    np.testing.assert_allclose(called(by_method, by_module)(x), by_numpy(x), rtol=1e-6)
+    assert called(by_method, by_numpy) is by_method
+    assert called(softmax, by_module) is softmax
+
+
 def test_the_experiments_take_either():
     """What is found does not depend on the library."""
     assert lab_softmax.run(by_module, farthest=89)["lab.softmax_holds"] is True
