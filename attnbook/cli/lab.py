@@ -31,21 +31,28 @@ def main(arguments: Sequence[str]) -> int:
     """Run one of the four commands."""
     options = _options(arguments)
     try:
-        from attnbook.lab.progress import FolderError, is_lab
-        from attnbook.lab.texts import language
-
-        lang = language(options.lang)
-        folder = Path(options.folder or ("." if is_lab(Path()) else FOLDER))
-        command = {"start": _start, "check": _check, "status": _status, "hint": _hint}[options.command]
-        return command(folder, options, lang)
+        return _run(options)
     except ModuleNotFoundError as error:
         if error.name in ("numpy", "cloudpickle"):
             raise CannotRun(f"this needs {error.name}, which is not installed: {INSTALL}") from error
         raise
+
+
+def _run(options: argparse.Namespace) -> int:
+    from attnbook.lab.progress import FolderError, is_lab
+    from attnbook.lab.steps import FILES
+    from attnbook.lab.texts import language, say
+
+    lang = language(options.lang)
+    folder = Path(options.folder or ("." if is_lab(Path()) else FOLDER))
+    for key in options.step:
+        if key not in FILES:
+            raise CannotRun(say(lang, "folder.no_step", step=key, steps=", ".join(FILES)))
+    try:
+        command = {"start": _start, "check": _check, "status": _status, "hint": _hint}[options.command]
+        return command(folder, options, lang)
     except FolderError as error:
-        raise CannotRun(str(error)) from error
-    except KeyError as error:  # an unknown step
-        raise CannotRun(str(error.args[0])) from error
+        raise CannotRun(error.told(lang)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotRun(f"{where}{error.strerror or error}") from error
@@ -64,6 +71,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     every.add_argument("--lang", choices=("ja", "ko", "en"), help="what to speak (default: the locale's, else English)")
     json = argparse.ArgumentParser(add_help=False)
     json.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(step=[])
     commands.add_parser("start", parents=[every], help="write the exercises that the folder lacks")
     check = commands.add_parser("check", parents=[every, json], help="check what was written, and name what is wrong")
     check.add_argument(
@@ -72,7 +80,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     check.add_argument("--seconds", metavar="S", type=_seconds, help="limit of one call, in processor time")
     commands.add_parser("status", parents=[every, json], help="how far each step is")
     hint = commands.add_parser("hint", parents=[every], help="the next hint of a step")
-    hint.add_argument("--step", metavar="N", required=True, help="which step")
+    hint.add_argument("--step", metavar="N", action="append", required=True, help="which step")
     hint.add_argument("--stage", metavar="K", type=int, help="this hint (default: the one after those shown)")
     return parser.parse_args(arguments)
 
@@ -113,34 +121,47 @@ def _command(name: str, folder: str | None) -> str:
 def _check(folder: Path, options: argparse.Namespace, lang: Language) -> int:
     from attnbook.lab.folder import digest_of
     from attnbook.lab.notebook import NotebookError
-    from attnbook.lab.progress import FolderError
     from attnbook.lab.texts import say
-    from attnbook.lab.work import check_work, chosen, keep_result
+    from attnbook.lab.work import check_work, chosen
 
     works = chosen(folder, options.step)
     if not works:
         raise CannotRun(say(lang, "check.nothing", folder=folder))
     reports: list[tuple[Work, Report]] = []
+    unreadable: list[str] = []
     for work in works:
-        digest = digest_of(folder / work.name)
         try:
+            digest = digest_of(folder / work.name)
             report = check_work(folder, work, lang=lang, seconds=options.seconds)
-        except (NotebookError, SyntaxError, UnicodeDecodeError) as error:
-            raise CannotRun(f"{work.name}: {error}") from error
+        except (NotebookError, SyntaxError, UnicodeDecodeError, OSError) as error:
+            unreadable.append(say(lang, "check.unreadable", name=work.name, why=error))
+            continue
         if not options.json:
             print("\n" * bool(reports) + f"{work.name}\n{report}", flush=True)
         reports.append((work, report))
-        if "unavailable" not in report.mistakes:
-            try:
-                keep_result(folder, work, report, digest)
-            except (FolderError, OSError) as error:
-                print(say(lang, "check.not_kept", why=error), file=sys.stderr)
+        _keep(folder, work, report, digest, lang)
     if options.json:
         print_json([{"file": work.name, **report.as_json()} for work, report in reports])
     wrong = {name for _, report in reports for name in report.mistakes}
+    if unreadable:
+        raise CannotRun("\n".join(unreadable))
     if wrong == {"unavailable"}:  # what the check itself needs is not there
         return COULD_NOT_RUN
     return FOUND if wrong else FINE
+
+
+def _keep(folder: Path, work: Work, report: Report, digest: str, lang: Language) -> None:
+    """Keep the result; where it can't be kept, say so and go on."""
+    from attnbook.lab.progress import FolderError
+    from attnbook.lab.texts import say
+    from attnbook.lab.work import keep_result
+
+    if "unavailable" in report.mistakes:
+        return
+    try:
+        keep_result(folder, work, report, digest)
+    except (FolderError, OSError) as error:
+        print(say(lang, "check.not_kept", why=error), file=sys.stderr)
 
 
 def _status(folder: Path, options: argparse.Namespace, lang: Language) -> int:
@@ -188,7 +209,7 @@ def _hint(folder: Path, options: argparse.Namespace, lang: Language) -> int:
     from attnbook.lab.hints import hint_in
 
     try:
-        print(hint_in(folder, options.step, options.stage, lang=lang))
+        print(hint_in(folder, options.step[-1], options.stage, lang=lang))
     except ValueError as error:
         raise CannotRun(str(error)) from error
     return FINE

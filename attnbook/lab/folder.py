@@ -89,7 +89,7 @@ def start(folder: Path, lang: Language, steps: Sequence[str] | None = None) -> l
     """
     wanted = [(step(key).key, name) for key in (FILES if steps is None else steps) for name in names(key)]
     if folder.exists() and not folder.is_dir():
-        raise FolderError(f"{folder} is a file: expected a folder, or a new name")
+        raise FolderError("file", folder=folder)
     load(folder)  # a progress file of somebody else's stops us before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     done = []
@@ -98,7 +98,7 @@ def start(folder: Path, lang: Language, steps: Sequence[str] | None = None) -> l
             path = folder / name
             if path.parent != folder:
                 if path.parent.is_symlink():
-                    raise FolderError(f"{path.parent} is a link: nothing is written through it")
+                    raise FolderError("link", path=path.parent)
                 path.parent.mkdir(exist_ok=True)
             text = _first(key, path.suffix, lang)
             written = _create(path, text)
@@ -119,7 +119,7 @@ def edited(path: Path, key: str, progress: Progress | None = None) -> bool:
 def status(folder: Path) -> list[StepStatus]:
     """How far each step is, in the order of the lab. Raises FolderError where there is no folder, or it is not ours."""
     if not folder.is_dir():
-        raise FolderError(f"there is no folder {folder}: attnbook lab start {folder} makes it")
+        raise FolderError("none", folder=folder)
     progress = load(folder)
     return [
         StepStatus(key, tuple(_status(folder, key, name, progress) for name in names(key)), progress.hints.get(key, 0))

@@ -57,7 +57,7 @@ def hint(step: int | str, stage: int | None = None, *, lang: str | None = None) 
 def hint_in(folder: Path, key: str, stage: int | None = None, *, lang: str | None = None) -> Hint:
     """`hint`, remembered in a folder of the lab. Raises FolderError where its progress can't be read, OSError."""
     if not folder.is_dir():
-        raise FolderError(f"there is no folder {folder}: attnbook lab start {folder} makes it")
+        raise FolderError("none", folder=folder)
     found = _hint(key, stage, load(folder).hints.get(key, 0), language(lang))
     with changing(folder) as progress:
         progress.hints[key] = max(found.stage, progress.hints.get(key, 0))

@@ -14,14 +14,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from attnbook.lab.texts import Language, say
+
 NAME: Final = "progress.json"
 FORMAT: Final = "attnbook-lab 1"
 
-_KEPT: Final = "It is left as it is; move it away to begin a new one"
-
 
 class FolderError(Exception):
-    """The reader's folder can't be worked in; the text says which file, and what would help."""
+    """The reader's folder can't be worked in. Its text, in English, says which file, and what would help."""
+
+    def __init__(self, kind: str, /, **details: object) -> None:
+        super().__init__(kind, details)
+
+    def __str__(self) -> str:
+        return self.told("en")
+
+    def told(self, lang: Language) -> str:
+        """The text in a language; the first argument names a phrase below `folder`."""
+        kind, details = self.args
+        return say(lang, f"folder.{kind}", **details)
 
 
 @dataclass(frozen=True)
@@ -53,22 +64,16 @@ def load(folder: Path) -> Progress:
     except FileNotFoundError:
         return Progress()
     except OSError as error:
-        raise FolderError(f"{path} can't be read: {error.strerror}") from error
+        raise FolderError("unreadable", path=path, why=error.strerror) from error
     except ValueError as error:
-        raise FolderError(
-            f"{path} is damaged: {error}. It is left as it is; move it away to begin a new one"
-        ) from error
+        raise FolderError("damaged", path=path, why=error) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         said = repr(data.get("format")) if isinstance(data, dict) and "format" in data else "no format"
-        raise FolderError(
-            f"{path} is not this lab's: expected format {FORMAT!r}, got {said}. It is left as it is; work in another "
-            "folder, or move it away"
-        )
+        raise FolderError("foreign", path=path, expected=repr(FORMAT), got=said)
     try:
         return _read(data)
     except (KeyError, TypeError, ValueError) as error:
-        why = f"{type(error).__name__} {error}"
-        raise FolderError(f"{path} is damaged: {why}. {_KEPT}") from error
+        raise FolderError("damaged", path=path, why=f"{type(error).__name__} {error}") from error
 
 
 def is_lab(folder: Path) -> bool:

@@ -38,7 +38,7 @@ def chosen(folder: Path, keys: Sequence[str] = ()) -> list[Work]:
             names = [file.name for file in found[key].files]
             there = [file.name for file in found[key].files if file.state is not State.MISSING]
             if not there:
-                raise FolderError(f"{folder} has no {' or '.join(names)}: attnbook lab start {folder} writes them")
+                raise FolderError("no_files", folder=folder, names=", ".join(names))
             works.append(Work(key, there[0]))
     return works
 

@@ -176,11 +176,16 @@ def test_a_slow_function_may_be_given_less_time(lab):
     [
         (("check", "none"), "there is no folder none: attnbook lab start none makes it"),
         (("status",), "there is no folder attnbook-lab"),
-        (("check", "here", "--step", "99"), "there is no step '99' in the lab: it has 1"),
-        (("check", "here", "--step", "1"), f"here has no {PYTHON} or {NOTEBOOK}: attnbook lab start here writes them"),
+        (("check", "here", "--step", "99"), "there is no step 99 in the lab: it has 1, "),
+        (
+            ("check", "here", "--step", "1"),
+            f"here has none of {PYTHON}, {NOTEBOOK}: attnbook lab start here writes them",
+        ),
         (("hint", "none", "--step", "1"), "there is no folder none"),
         (("start", "file"), "file is a file: expected a folder"),
         (("status", "foreign"), "progress.json is not this lab's"),
+        (("status", "none", "--lang", "ja"), "フォルダー none がありません"),
+        (("hint", "here", "--step", "99", "--lang", "ko"), "99단계는 없습니다"),
         (("start", "file/below"), "Not a directory"),
     ],
 )
@@ -206,16 +211,17 @@ def test_a_limit_that_is_none(lab, seconds):
 
 
 def test_files_that_are_no_code(lab):
-    """A damaged notebook is named; so is a Python file in no encoding."""
+    """A damaged notebook and a Python file in no encoding are named; the others are checked all the same."""
     lab("start")
+    write(PYTHON, solution_source("1"))
     write(NOTEBOOK, "{")
-    assert f"{NOTEBOOK}: " in lab("check")[2]
-    lab("start")
-    Path("attnbook-lab", NOTEBOOK).unlink()
-    Path("attnbook-lab", PYTHON).write_bytes(b"# \xff\n")
-    status, _, err = lab("check")
+    second, _ = names("2")
+    Path("attnbook-lab", second).write_bytes(b"# \xff\n")
+    status, out, err = lab("check")
     assert status == 2
-    assert PYTHON in err
+    assert out == f"{PYTHON}\nStep 1: Write the three lines\n✓ attention: Right.\n"
+    assert f"{NOTEBOOK} can't be read: " in err
+    assert f"{second} can't be read: " in err
 
 
 def test_a_result_that_cannot_be_kept_is_still_shown(lab, monkeypatch):

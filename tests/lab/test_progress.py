@@ -30,7 +30,7 @@ def test_a_folder_without_one(tmp_path):
     [
         ("{", "progress.json is damaged: Expecting"),
         ("[1]", "is not this lab's: expected format 'attnbook-lab 1', got no format"),
-        ('{"project": "mine"}', "got no format. It is left as it is; work in another folder"),
+        ('{"project": "mine"}', "got no format. It is left as it is; use another folder"),
         ('{"format": "attnbook-lab 2"}', "got 'attnbook-lab 2'"),
         ('{"format": "attnbook-lab 1"}', "is damaged: KeyError 'begun'"),
         ('{"format": "attnbook-lab 1", "begun": {"a": 3}, "checked": {}, "hints": {}}', "expected str, got 3"),
