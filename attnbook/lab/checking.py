@@ -71,8 +71,8 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
             finding = judge(process, part) if part.name in found else Finding(("missing",))
             results.append(Result(part.name, finding, part.key))
     finally:
-        printed += process.printed()
         process.end()
+        printed += process.printed()
     return Report(step.key, spoken, tuple(results), printed, time.perf_counter() - start)
 
 

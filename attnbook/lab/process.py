@@ -85,7 +85,10 @@ class Process:
         return Outcome(failure=answer) if isinstance(answer, Failure) else unpack_outcome(answer)
 
     def printed(self) -> str:
-        """The end of what the reader's code has printed so far, and warnings of the libraries that it uses."""
+        """The end of what the reader's code has printed, and warnings of the libraries that it uses.
+
+        All of it after `end`; before, what has arrived.
+        """
         with self._lock:
             return self._printed.decode("utf-8", errors="replace")
 

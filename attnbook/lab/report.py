@@ -6,13 +6,13 @@ import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from unicodedata import east_asian_width
 
 import numpy as np
 
 from attnbook.lab.judge import Finding
 from attnbook.lab.step import Argument, Array, Given
 from attnbook.lab.texts import Language, say, texts
+from attnbook.lab.wrapping import columns, fitted
 
 SHOWN = 40
 """Numbers of an array that are shown; of a larger one its shape."""
@@ -83,7 +83,8 @@ class Report:
         if len(finding.mistakes) > 1:
             yield f"  {say(self.lang, 'report.together')}"
         for name in finding.mistakes:
-            yield from (f"  {line}" for line in message(self.step, name, finding, self.lang).splitlines())
+            for line in message(self.step, name, finding, self.lang).splitlines():
+                yield from (f"  {part}" for part in fitted(line, 2))
         yield from (f"  {line}" for line in self._shown(finding))
         for name in finding.mistakes:
             if (page := texts(self.step).page(name)) is not None:
@@ -191,9 +192,8 @@ def _plain_range(value: Array) -> bool:
 def _named(name: str, text: str) -> Iterator[str]:
     first, *rest = text.splitlines()
     yield f"  {name} = {first}"
-    # An ideograph is as wide as two letters of a terminal.
-    width = sum(2 if east_asian_width(letter) in "WF" else 1 for letter in name)
-    yield from (" " * (width + 5) + line for line in rest)
+    # Below each other in a terminal, where an ideograph is as wide as two letters.
+    yield from (" " * (columns(name) + 5) + line for line in rest)
 
 
 def _kind(value: Array) -> str:

@@ -24,10 +24,12 @@ def wrapped(text: str, taken: int = 0) -> list[str]:
     """
     within = re.compile(r"(?<=[^\s.。:：?!)）|])\n(?=[^\s*|-])")
     joined = within.sub(lambda at: "" if _is_japanese(text[at.start() - 1]) else " ", text)
-    return [part for line in joined.splitlines() for part in _wrapped(line, WIDTH - taken)]
+    return [part for line in joined.splitlines() for part in fitted(line, taken)]
 
 
-def _wrapped(line: str, width: int) -> Iterator[str]:
+def fitted(line: str, taken: int = 0) -> Iterator[str]:
+    """One line as lines none of which is wider than `WIDTH` less what is `taken`, each with the indent of the first."""
+    width = WIDTH - taken
     indent = line[: len(line) - len(line.lstrip())]
     while columns(line) > width:
         fitting = next(n for n in range(len(line), 0, -1) if columns(line[:n]) <= width)

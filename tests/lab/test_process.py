@@ -130,7 +130,7 @@ def test_what_is_printed_is_kept_and_does_not_mix_with_answers():
     with Process() as process:
         process.load({"source": source, "file": "reader.py"}, ("f",))
         outcome = process.call("f", (ONE,), seconds=3, driver=None)
-        printed = process.printed()
+    printed = process.printed()
     assert outcome.value is not None
     assert outcome.value.tolist() == [[1.0]]
     for part in ('{"value": 1}', "to one", "to two"):

@@ -13,6 +13,7 @@ from attnbook.lab.report import Report, plain, shown
 from attnbook.lab.step import Given
 from attnbook.lab.steps import step
 from attnbook.lab.texts import LANGUAGES, Language
+from attnbook.lab.wrapping import WIDTH, columns
 
 NO_SCALE = (
     "import numpy as np\ndef attention(q, k, v):\n    w = np.exp(q @ k.T)\n    return w / w.sum(1, keepdims=True) @ v\n"
@@ -81,6 +82,13 @@ def test_the_lines_of_a_matrix_stand_below_each_other_after_wide_letters_too():
     first = next(i for i, line in enumerate(lines) if line.strip().startswith("正しい値 = [["))
     wide = len("正しい値")  # letters as wide as two
     assert lines[first].index("[[") + wide + 1 == lines[first + 1].index("[")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_line_of_a_message_is_wider_than_a_page(lang: Language):
+    told = str(report("def attention(q, k, v):\n    raise ValueError('so many words ' * 20)\n", lang))
+    assert max(columns(line) for line in told.splitlines()) <= WIDTH
+    assert " ".join(told.split()).count("so many words") == 20
 
 
 def test_what_is_right_is_said_shortly():
