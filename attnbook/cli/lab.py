@@ -39,16 +39,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from attnbook.lab.progress import FolderError, is_lab
+    from attnbook.lab.progress import FolderError
     from attnbook.lab.steps import FILES
     from attnbook.lab.texts import language, say
 
     lang = language(options.lang)
-    folder = Path(options.folder or ("." if is_lab(Path()) else FOLDER))
     for key in options.step:
         if key not in FILES:
             raise CannotRun(say(lang, "folder.no_step", step=key, steps=", ".join(FILES)))
     try:
+        folder = Path(options.folder or _folder(options.command))
         command = {"start": _start, "check": _check, "status": _status, "hint": _hint}[options.command]
         return command(folder, options, lang)
     except FolderError as error:
@@ -56,6 +56,15 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotRun(f"{where}{error.strerror or error}") from error
+
+
+def _folder(command: str) -> str:
+    """The folder to work in where none is named: the lab's, also from within; else where a file was downloaded to."""
+    from attnbook.lab.folder import is_worked_in
+    from attnbook.lab.progress import is_lab
+
+    here = is_lab(Path()) or (command != "start" and not Path(FOLDER).exists() and is_worked_in(Path()))
+    return "." if here else FOLDER
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -19,7 +19,7 @@ from typing import Final
 
 from attnbook.lab.exercise import exercise_notebook, exercise_source
 from attnbook.lab.notebook import NotebookError, code_in, notebook_source
-from attnbook.lab.progress import Checked, FolderError, Progress, changing, load
+from attnbook.lab.progress import Checked, FolderError, Progress, changing, is_lab, load
 from attnbook.lab.steps import FILES, step
 from attnbook.lab.texts import LANGUAGES, Language
 
@@ -81,6 +81,17 @@ def names(key: str) -> tuple[str, ...]:
     return tuple(str(PurePosixPath(wanted.folder, f"{wanted.stem}{suffix}")) for suffix in SUFFIXES)
 
 
+def located(folder: Path, key: str) -> tuple[str, ...]:
+    """The files of a step in a folder; one that was downloaded lies in the folder itself, whatever its own place is."""
+    bases = {name: PurePosixPath(name).name for name in names(key)}
+    return tuple(base if (folder / base).is_file() else name for name, base in bases.items())
+
+
+def is_worked_in(folder: Path) -> bool:
+    """Is a folder the lab's: does it hold its progress, or a file of one of its steps?"""
+    return is_lab(folder) or any((folder / name).is_file() for key in FILES for name in located(folder, key))
+
+
 def start(folder: Path, lang: Language, steps: Sequence[str] | None = None) -> list[Started]:
     """Write the exercises of the steps (default: all) that the folder lacks, and say of each file what became of it.
 
@@ -122,7 +133,11 @@ def status(folder: Path) -> list[StepStatus]:
         raise FolderError("none", folder=folder)
     progress = load(folder)
     return [
-        StepStatus(key, tuple(_status(folder, key, name, progress) for name in names(key)), progress.hints.get(key, 0))
+        StepStatus(
+            key,
+            tuple(_status(folder, key, name, progress) for name in located(folder, key)),
+            progress.hints.get(key, 0),
+        )
         for key in FILES
     ]
 

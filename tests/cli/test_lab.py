@@ -162,6 +162,22 @@ def test_inside_the_folder(lab, monkeypatch):
     assert not Path("attnbook-lab").exists()
 
 
+def test_a_downloaded_file_is_checked_where_it_is(lab):
+    """A chapter's exercise, too, which start would put into a folder of its own; once checked, the lab is there."""
+    below = names("chapter-9d")[0]
+    assert "/" in below
+    write(Path(below).name, solution_source("chapter-9d"), ".")
+    write(PYTHON, SIDEWAYS, ".")
+    status, out, _ = lab("check")
+    assert status == 1
+    assert [line for line in out.splitlines() if line.endswith(".py")] == [PYTHON, Path(below).name]
+    assert lab("check", "--step", "chapter-9d")[0] == 0
+    lab("start")
+    assert Path(PYTHON).read_text() == SIDEWAYS
+    assert Path(NOTEBOOK).exists()
+    assert lab("check", "--step", "chapter-9d")[0] == 0
+
+
 def test_a_slow_function_may_be_given_less_time(lab):
     """--seconds is the limit of one call."""
     lab("start")
