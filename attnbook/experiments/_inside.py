@@ -62,22 +62,21 @@ class Compared:
         """For so many tokens both had read the same before."""
         return self.tokens.shape[1] if self.parted is None else self.parted + 1
 
-    def off(self, row: int = THEIRS) -> Tensor:
+    def off(self) -> Tensor:
         """The largest difference of each token's logits from ours, as far as they are comparable: (comparable,)."""
-        n = self.comparable
-        off = (self.logits[row, :n] - self.logits[OURS, :n]).abs().amax(-1)
-        return off.nan_to_num(nan=torch.inf)
+        theirs, ours = self.logits[[THEIRS, OURS], : self.comparable]
+        off: Tensor = (theirs - ours).abs().amax(-1).nan_to_num(nan=torch.inf)
+        return off
 
     @property
     def allowed(self) -> float:
-        """How far logits may be off: `MARGIN` times what float64 in place of float32 moves any of them."""
-        return MARGIN * float((self.logits[EXACT] - self.logits[OURS])[self.same].abs().max())
+        """How far logits may be off: `MARGIN` times what float64 in place of float32 moves any of them.
 
-    @property
-    def same(self) -> slice:
-        """The tokens before which the exact row had read the same as ours."""
+        As long as the exact text is ours, which it is but where two tokens are as probable.
+        """
         differ = (self.tokens[EXACT] != self.tokens[OURS]).nonzero()
-        return slice(0, int(differ[0]) + 1 if len(differ) else None)
+        exact, ours = self.logits[[EXACT, OURS], : int(differ[0]) + 1 if len(differ) else None]
+        return MARGIN * float((exact - ours).abs().max())
 
 
 class _Three:
