@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnbook.measure import experiment, measure, measure_mean
-from attnbook.reference import attention, kv_head_of, merge_heads, split_heads, three_lines
+from attnbook.reference import attention, merge_heads, split_heads, three_lines
 
 Array: TypeAlias = NDArray[Any]
 Heads: TypeAlias = Callable[..., Any]
@@ -75,7 +75,7 @@ def run(
     wrong = in_turn(grouped)
     found = {name: reads(f, (q, k_few, v_few), n_heads, n_kv_heads)
              for name, f in (("reads", grouped), ("reads_in_turn", wrong))}  # fmt: skip
-    formula = np.eye(n_kv_heads)[kv_head_of(np.arange(n_heads), n_heads, n_kv_heads)]
+    formula = np.eye(n_kv_heads)[np.arange(n_heads) // (n_heads // n_kv_heads)]
     measure("lab.groups_reads_as_formula", np.array_equal(found["reads"], formula))
     measure("lab.groups_reads_in_turn_noticed", not np.array_equal(found["reads_in_turn"], formula))
     measure("lab.groups_still_right", int((found["reads_in_turn"] == formula).all(axis=1).sum()))

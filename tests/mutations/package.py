@@ -13,6 +13,7 @@ from tests.mutations.heads import HEADS
 from tests.mutations.kernels import KERNELS
 from tests.mutations.lab_attention import LAB_ATTENTION
 from tests.mutations.lab_capstone import LAB_CAPSTONE
+from tests.mutations.lab_heads import LAB_HEADS
 from tests.mutations.lab_measured import LAB_MEASURED
 from tests.mutations.longer import LONGER
 from tests.mutations.mutation import Mutation
@@ -205,5 +206,5 @@ PROBES = (
 PACKAGE = (
     *THREE_LINES, *ATTENDING, *MASKING, *OPTIONS, *PROBES, *NUMERICS, *HEADS, *KERNELS, *TRAINED_SCORES, *LONGER,
     *NORMS, *TRAINED, *POSITIONS, *COSTS, *FLASH, *WINDOW, *GROUPED,
-    *EXPERTS, *PRACTICE, *LAB_MEASURED, *LAB_ATTENTION, *LAB_CAPSTONE,
+    *EXPERTS, *PRACTICE, *LAB_MEASURED, *LAB_ATTENTION, *LAB_HEADS, *LAB_CAPSTONE,
 )  # fmt: skip

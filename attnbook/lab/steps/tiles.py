@@ -29,7 +29,15 @@ FLAWS: Final = (
     *("whole_table", "no_rescale", "total_not_rescaled", "out_not_rescaled", "inverted_rescale"),
     *("rescale_to_tile", "own_maximum", "old_maximum", "not_divided", "divided_each_tile", "divided_twice"),
     *("tiles_averaged", "tiles_weighted", "tiles_added"),
-    *("last_dropped", "last_padded", "last_overlaps", "last_tile_only", "total_of_last_tile", "out_of_last_tile"),
+    *(
+        "last_dropped",
+        "last_padded",
+        "last_overlaps",
+        "last_tile_only",
+        "maximum_not_kept",
+        "total_of_last_tile",
+        "out_of_last_tile",
+    ),
     *(*OF_THE_MAXIMUM, "no_scale", "scale_by_d", "wrong_axis"),
 )
 
@@ -107,7 +115,8 @@ def _walked(tiles: list[tuple[Array, Array]], out: Array, flaws: frozenset[str])
         out = out * (1 if "out_not_rescaled" in flaws else of_out) + weights @ v
         if flaws & {"divided_each_tile", "divided_twice"}:
             out = out / total
-        largest = new
+        if "maximum_not_kept" not in flaws:
+            largest = new
     return out if flaws & {"not_divided", "divided_each_tile"} else np.asarray(out / total)
 
 
