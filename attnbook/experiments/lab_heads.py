@@ -90,14 +90,21 @@ def run(
 
 
 def _measure_shaken(multi: Heads, q: Array, k: Array, v: Array, n_heads: int) -> None:
-    """How many numbers of the output move with one number of the queries, and with one number of the values."""
+    """What moves in the output with one number of the queries, and with one of the values: how many, and where."""
     before = np.asarray(multi(q, k, v, n_heads))
+    token, d, d_v = 2, q.shape[1] // n_heads, v.shape[1] // n_heads
+    in_one_head, in_one_column = np.zeros(before.shape, bool), np.zeros(before.shape, bool)
+    in_one_head[token, d_v : 2 * d_v] = True  # of head 1
+    in_one_column[:, d_v + 1] = True
     measure("lab.heads_output_numbers", before.size)
-    for name, place in (("query", 0), ("value", 2)):
-        arrays = [x.copy() for x in (q, k, v)]
-        arrays[place][0, 0] += 1.0
-        moved = np.abs(np.asarray(multi(*arrays, n_heads)) - before) > 1e-12
+    expected = []
+    for name, place, component, there in (("query", 0, d + 1, in_one_head), ("value", 2, d_v + 1, in_one_column)):
+        shaken = [x.copy() for x in (q, k, v)]
+        shaken[place][token, component] += 1.0
+        moved = np.abs(np.asarray(multi(shaken[0], shaken[1], shaken[2], n_heads)) - before) > 1e-12
         measure(f"lab.heads_moved_by_{name}", int(moved.sum()))
+        expected.append(np.array_equal(moved, there))
+    measure("lab.heads_moved_there", all(expected))
 
 
 def _measure_passed(wrong: Heads, q: Array, k: Array, v: Array, n_heads: int, n_kv_heads: int, right: Array) -> None:

@@ -10,6 +10,7 @@ def test_the_reference_reads_what_the_formula_says():
     found = lab_heads.run(repeats=3)
     assert (found["lab.heads_output_numbers"], found["lab.heads_moved_by_query"]) == (7 * 18, 3)
     assert found["lab.heads_moved_by_value"] == 7
+    assert found["lab.heads_moved_there"] is True
     assert found.data["reads"].argmax(axis=1).tolist() == [0, 0, 1, 1, 2, 2]
     assert found.data["reads_in_turn"].argmax(axis=1).tolist() == [0, 1, 2, 0, 1, 2]
     assert found["lab.groups_still_right"] == 2
@@ -30,12 +31,13 @@ def test_the_wrong_order_is_that_of_repeating_the_whole():
 def test_heads_that_are_not_cut_are_seen():
     """One head over all components: a number of the queries moves the whole row, and the formula is missed."""
 
-    def uncut(q, k, v, n_heads, n_kv_heads=1):
-        return lab_heads.multi_head(q, np.tile(k, (1, n_heads // n_kv_heads if n_kv_heads > 1 else 1)),
-                                    np.tile(v, (1, n_heads // n_kv_heads if n_kv_heads > 1 else 1)), 1)  # fmt: skip
+    def uncut(q, k, v, n_heads, n_kv_heads=0):
+        k, v = (np.tile(x, (1, n_heads // (n_kv_heads or n_heads))) for x in (k, v))
+        return lab_heads.multi_head(q, k, v, 1)
 
     found = lab_heads.run(uncut, uncut, repeats=2)
     assert found["lab.heads_gap"] > 0.1
     assert found["lab.heads_moved_by_query"] == 18
+    assert found["lab.heads_moved_there"] is False
     assert found["lab.groups_gap"] > 0.1
     assert found["lab.groups_reads_as_formula"] is False

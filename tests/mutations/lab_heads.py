@@ -13,9 +13,9 @@ THREE = "attnbook/reference/three_lines.py"
 
 LAB_HEADS = (
     Mutation("lab: heads of a stretch of text", CUT, "(b, t, n_heads, width // n_heads)), (0, 2, 1, 3))",
-             "(b, n_heads, t, width // n_heads)), (0, 1, 2, 3))", "lab.heads_moved_by_query"),
+             "(b, n_heads, t, width // n_heads)), (0, 1, 2, 3))", "lab.heads_moved_there"),
     Mutation("lab: joined without a swap", CUT, "xp.permute_dims(x, (0, 2, 1, 3)), (b, t, n_heads * d)",
-             "x, (b, t, n_heads * d)", "lab.heads_moved_by_value"),
+             "x, (b, t, n_heads * d)", "lab.heads_moved_there"),
     Mutation("lab: groups in turn", GROUPS, "return head // (n_heads // n_kv_heads)", "return head % n_kv_heads",
              "lab.groups_reads_as_formula"),
     Mutation("lab: the wrong order is the right one", HEADS, "np.argsort(np.arange(n_heads) % n_kv_heads",
@@ -30,7 +30,7 @@ LAB_HEADS = (
              "lab.tiles_gap"),
     Mutation("lab: tiles without a rescale of the sum", TILES, "total * shrink +", "total +", "lab.tiles_order_gap"),
     Mutation("lab: tiles that are not divided", TILES, "np.asarray(out / total)", "np.asarray(out)", "lab.tiles_gap"),
-    Mutation("lab: a walk in float64", TILES, "/ q.shape[1] ** 0.5", "/ np.sqrt(q.shape[1])", "lab.tiles_error_one"),
+    Mutation("lab: a walk in float64", TILES, "/ q.shape[1] ** 0.5", "/ np.sqrt(q.shape[1])", "lab.tiles_error_ratio_one"),
     Mutation("lab: a root of Python's", TILES, "root = short[0][0], np.sqrt(short[0][0].shape[1])",
              "root = short[0][0], short[0][0].shape[1] ** 0.5", "lab.tiles_root_widens"),
     Mutation("lab: rises over the tile before", TILES, "np.maximum.accumulate(tops, 1)", "tops", "lab.tiles_rises"),
