@@ -9,7 +9,6 @@ CUT = "attnbook/reference/heads.py"
 GROUPS = "attnbook/reference/attention.py"
 TILES = "attnbook/experiments/lab_tiles.py"
 HELD = "attnbook/experiments/_held.py"
-THREE = "attnbook/reference/three_lines.py"
 
 LAB_HEADS = (
     Mutation("lab: heads of a stretch of text", CUT, "(b, t, n_heads, width // n_heads)), (0, 2, 1, 3))",
@@ -30,7 +29,8 @@ LAB_HEADS = (
              "lab.tiles_gap"),
     Mutation("lab: tiles without a rescale of the sum", TILES, "total * shrink +", "total +", "lab.tiles_order_gap"),
     Mutation("lab: tiles that are not divided", TILES, "np.asarray(out / total)", "np.asarray(out)", "lab.tiles_gap"),
-    Mutation("lab: a walk in float64", TILES, "/ q.shape[1] ** 0.5", "/ np.sqrt(q.shape[1])", "lab.tiles_error_ratio_one"),
+    Mutation("lab: a walk in float64", TILES, "/ q.shape[1] ** 0.5", "/ np.sqrt(q.shape[1])",
+             "lab.tiles_error_ratio_one"),
     Mutation("lab: a root of Python's", TILES, "root = short[0][0], np.sqrt(short[0][0].shape[1])",
              "root = short[0][0], short[0][0].shape[1] ** 0.5", "lab.tiles_root_widens"),
     Mutation("lab: rises over the tile before", TILES, "np.maximum.accumulate(tops, 1)", "tops", "lab.tiles_rises"),
