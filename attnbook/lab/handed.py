@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -47,9 +48,9 @@ def _uneven(x: Array, root: float) -> Array:
     return np.asarray(_softmax(x / root) * factor[:, None])
 
 
-def _last_doubled(x: Array, root: float) -> Array:
+def _doubled(x: Array, root: float, row: int) -> Array:
     weight = _softmax(x / root)
-    weight[..., -1, :] *= 2
+    weight[..., row, :] *= 2
     return weight
 
 
@@ -65,7 +66,8 @@ ROWS_SUM: Final[dict[str, Kind]] = {
 ROWS_DO_NOT: Final[dict[str, Kind]] = {
     "softmax of each column": lambda x, root: _softmax(x / root, axis=-2),
     "softmax of the whole table": lambda x, root: _softmax(x / root, axis=(-2, -1)),
-    "the last row doubled": _last_doubled,
+    "the first row doubled": partial(_doubled, row=0),
+    "the last row doubled": partial(_doubled, row=-1),
     "rows that sum to 1 on average": _uneven,
     "softmax of each row, times 0.98": lambda x, root: _softmax(x / root) * x.dtype.type(0.98),
     "exponentials, not divided by their sum": lambda x, root: np.exp(x / root),

@@ -15,7 +15,6 @@ PASSED_BY: dict[str, tuple[str, ...]] = {
     "inverted": tuple(ROWS_DO_NOT),
     "only_the_formula": ("softmax of each row",),
     "one_query": (*ROWS_SUM, "softmax of the whole table"),
-    "one_row": (*ROWS_SUM, "the last row doubled"),
     "average": (*ROWS_SUM, "rows that sum to 1 on average"),
     "too_loose": (*ROWS_SUM, "softmax of each row, times 0.98"),
 }
@@ -63,6 +62,16 @@ def _blind(reader: Reader) -> Seen | None:
     return _seen(reader, "softmax of each column")
 
 
+def _one_row(reader: Reader) -> Seen | None:
+    """Right but for a function with one bad row, at one end or the other; a middle row of the uneven ones is fine."""
+    said = _answers(reader)
+    ends = ("the last row doubled", "the first row doubled")
+    if said is None or not all(said[kind] for kind in ROWS_SUM):
+        return None
+    passed = [kind for kind in ROWS_DO_NOT if said[kind] and kind != "rows that sum to 1 on average"]
+    return _seen(reader, passed[0]) if passed and set(passed) <= set(ends) else None
+
+
 def _too_strict(reader: Reader) -> Seen | None:
     """True where a row is 1 exactly, false for some right function: the comparison leaves no room for rounding."""
     said = _answers(reader)
@@ -94,6 +103,7 @@ STEP = Step(
                 Recogniser("columns", _columns),
                 Recogniser("blind", _blind),
                 Recogniser("too_strict", _too_strict),
+                Recogniser("one_row", _one_row),
             ),
         ),
     ),

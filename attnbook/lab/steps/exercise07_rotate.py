@@ -8,7 +8,7 @@ from attnbook.lab.step import Array, Case, Part, Step
 
 FLAWS = (
     *("neighbours", "backwards", "speed_without_two", "one_speed", "faster_and_faster", "from_one", "from_zero"),
-    *("no_minus", "overwritten", "added", "degrees"),
+    *("no_minus", "overwritten", "added", "degrees", "fixed_base"),
 )
 
 
@@ -37,7 +37,7 @@ def _turns(positions: Array, d: int, base: float, flaws: frozenset[str]) -> tupl
     if "from_zero" in flaws:
         positions = np.arange(len(positions), dtype=np.float64)
     power = np.arange(d // 2) * (1 if "speed_without_two" in flaws else 2) / d
-    speed = float(base) ** (power if "faster_and_faster" in flaws else -power)
+    speed = (10000.0 if "fixed_base" in flaws else float(base)) ** (power if "faster_and_faster" in flaws else -power)
     if "one_speed" in flaws:
         speed = np.ones_like(speed)
     angle = positions[:, None] * speed

@@ -142,6 +142,8 @@ WRONG = {
     "one_row": [
         numpy_ones("np.allclose(out[0], 1)"),
         numpy_ones("all(abs(x - 1) < 1e-6 for x in out[:-1, 0])"),
+        numpy_ones("np.allclose(out[-1], 1)"),
+        numpy_ones("abs(out[2, 1] - 1) < 1e-6"),
     ],
     "average": [
         numpy_ones("np.isclose(out.mean(), 1)"),

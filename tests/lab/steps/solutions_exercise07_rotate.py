@@ -178,6 +178,10 @@ WRONG = {
         numpy_rope(turn="new = np.concatenate([a + cos, b + sin], axis=1)"),
         numpy_rope(turn="new = x + np.hstack([cos, sin])"),
     ],
+    "fixed_base": [
+        numpy_rope(speed="speed = 10000 ** (-2 * np.arange(half) / x.shape[1])"),
+        torch_rope(speed="2 / d").replace("/ base", "/ 10000"),
+    ],
     "degrees": [
         numpy_rope(angle="angle = np.radians(positions[:, None] * speed)"),
         numpy_rope(angle="angle = positions[:, None] * speed * np.pi / 180"),
