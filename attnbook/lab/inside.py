@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +14,12 @@ from attnbook.lab.worker import MEGABYTES_TO_LOAD, limit_memory
 
 if TYPE_CHECKING:
     from attnbook.experiments._inside import Compared
-    from attnbook.models import Tokenizer
+    from attnbook.models import SmolLM2, Tokenizer
 
 MEGABYTES = 2048
 """How far the process may grow while the model writes."""
+
+INSTALL = "run `python -m pip install 'attnbook[models]'`"
 
 
 def write(function: Callable[..., Any], prompt: Any, n: int) -> Told:
@@ -26,24 +30,50 @@ def write(function: Callable[..., Any], prompt: Any, n: int) -> Told:
     Raises Unavailable where the model's file, or what reads it, is not installed.
     """
     limit_memory(MEGABYTES_TO_LOAD)  # torch maps gigabytes, and the model is half a one
-    try:
-        from attnbook.experiments._inside import compare
-        from attnbook.experiments._smollm2 import model
-        from attnbook.models import MissingModel
-    except ModuleNotFoundError as error:
-        raise Unavailable(f"{error.name} is not installed: run `python -m pip install 'attnbook[models]'`") from error
-    try:
-        opened = model()
-    except (MissingModel, ModuleNotFoundError) as error:
-        raise Unavailable(str(error)) from error
-    limit_memory(MEGABYTES)
-    import torch
+    with _two_threads():
+        model = _opened()
+        limit_memory(MEGABYTES)
+        import torch
 
-    found = compare(opened, function, torch.as_tensor(prompt), n, tensors=not isinstance(prompt, np.ndarray))
+        from attnbook.experiments._inside import compare
+
+        found = compare(model, function, torch.as_tensor(prompt), n, tensors=not isinstance(prompt, np.ndarray))
     apart = np.zeros((2, n), np.int64)
     apart[0] = (found.tokens[1] - found.tokens[0]).numpy()
     apart[1, : found.comparable] = (found.off() > found.allowed).numpy()
-    return Told(apart, _words(found, opened.tokenizer, [int(token) for token in prompt]))
+    # Reading the vocabulary takes a while, and who is right needs no words.
+    return Told(apart, _words(found, model.tokenizer, [int(token) for token in prompt]) if apart.any() else {})
+
+
+def _opened() -> SmolLM2:
+    """The model, read once a process. Raises Unavailable."""
+    try:
+        from attnbook.experiments._smollm2 import model
+        from attnbook.models import MissingModel
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not installed: {INSTALL}") from error
+    try:
+        return model()
+    except MissingModel as error:
+        raise Unavailable(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not installed: {INSTALL}") from error
+
+
+@contextmanager
+def _two_threads() -> Iterator[None]:
+    """Two threads of torch: they read and write faster, and need no more memory than one."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on a busy machine, a thread that waits should not spin
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not installed: {INSTALL}") from error
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _words(found: Compared, tokenizer: Tokenizer, prompt: list[int]) -> dict[str, str]:

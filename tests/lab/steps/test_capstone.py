@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from attnbook import reference
+from attnbook.experiments import _smollm2
 from attnbook.lab import inside
 from attnbook.lab.exercise import exercise_source, solution_source
 from attnbook.lab.step import Case, Unavailable
@@ -96,8 +97,6 @@ def test_what_is_asked_is_the_prompt(tokenizer):
 
 def test_without_the_model_the_check_says_how_it_comes(monkeypatch):
     """Not a mistake of the reader's: the text has the line that installs it."""
-    from attnbook.experiments import _smollm2
-
     monkeypatch.setattr(inside, "limit_memory", lambda megabytes: True)
     monkeypatch.setattr(gguf_file.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(_smollm2, "find_model", gguf_file.find_model)
@@ -106,11 +105,15 @@ def test_without_the_model_the_check_says_how_it_comes(monkeypatch):
         inside.write(lambda q, k, v: q, np.array(TOKENS), 1)
 
 
-def test_without_what_reads_the_model_the_check_says_what_is_missing(monkeypatch):
+@pytest.mark.parametrize("missing", ["torch", "gguf.quants"])
+def test_without_what_reads_the_model_the_check_says_what_is_missing(monkeypatch, missing):
     """Neither is somebody's mistake who has installed no more than the lab."""
     monkeypatch.setattr(inside, "limit_memory", lambda megabytes: True)
-    monkeypatch.setitem(sys.modules, "attnbook.experiments._inside", None)
-    with pytest.raises(Unavailable, match=r"is not installed: run `python -m pip install 'attnbook\[models\]'`"):
+    monkeypatch.setattr(_smollm2, "model", _smollm2.model.__wrapped__)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(
+        Unavailable, match=rf"{missing} is not installed: run `python -m pip install 'attnbook\[models\]'`"
+    ):
         inside.write(lambda q, k, v: q, np.array(TOKENS), 1)
 
 
