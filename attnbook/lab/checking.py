@@ -69,7 +69,7 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
                 results.append(Result(part.name, Finding((failure.kind,), details={"text": failure.text, **line})))
                 break
             finding = judge(process, part) if part.name in found else Finding(("missing",))
-            results.append(Result(part.name, finding, part.key))
+            results.append(Result(part.name, finding, part.key, process.told if finding is None else {}))
     finally:
         process.end()
         printed += process.printed()

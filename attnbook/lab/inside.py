@@ -41,8 +41,7 @@ def write(function: Callable[..., Any], prompt: Any, n: int) -> Told:
     apart = np.zeros((2, n), np.int64)
     apart[0] = (found.tokens[1] - found.tokens[0]).numpy()
     apart[1, : found.comparable] = (found.off() > found.allowed).numpy()
-    # Reading the vocabulary takes a while, and who is right needs no words.
-    return Told(apart, _words(found, model.tokenizer, [int(token) for token in prompt]) if apart.any() else {})
+    return Told(apart, _words(found, model.tokenizer, [int(token) for token in prompt]))
 
 
 def _opened() -> SmolLM2:

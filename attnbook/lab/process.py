@@ -41,6 +41,8 @@ class Process:
         self._printed = b""
         self._lock = threading.Lock()
         self.ended: Failure | None = None
+        self.told: Mapping[str, str] = {}
+        """The words of the last call's driver, if it told any."""
         self._process = subprocess.Popen(
             # -P: a file of the reader's that is called numpy.py must not be what our own imports find.
             [sys.executable, "-P", "-W", "default", "-m", "attnbook.lab.worker"],
@@ -82,7 +84,9 @@ class Process:
         """Call the reader's function once; what did not come back in time ends the process."""
         request = {"function": function, "driver": driver, "arguments": [pack(argument) for argument in arguments]}
         answer = self._ask(request, seconds)
-        return Outcome(failure=answer) if isinstance(answer, Failure) else unpack_outcome(answer)
+        outcome = Outcome(failure=answer) if isinstance(answer, Failure) else unpack_outcome(answer)
+        self.told = outcome.told
+        return outcome
 
     def printed(self) -> str:
         """The end of what the reader's code has printed, and warnings of the libraries that it uses.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,15 @@ PRINTED = 10
 
 @dataclass(frozen=True)
 class Result:
-    """One function of the step: what is wrong with it, or None. part: the key of its part, where it is tried in two."""
+    """One function of the step: what is wrong with it, or None.
+
+    part: the key of its part, where it is tried in two. told: what a driver told of a function that is right.
+    """
 
     function: str
     finding: Finding | None
     part: str = ""
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class Report:
             name = f"{name} ({texts(self.step).part(result.part, self.lang)})"
         if finding is None:
             yield f"✓ {name}: {say(self.lang, 'report.right')}"
+            if result.told:
+                for line in texts(self.step).passed(result.part, self.lang, **result.told).splitlines():
+                    yield from (f"  {part}" for part in fitted(line, 2))
             return
         yield f"{'–' if finding.mistakes == ('unavailable',) else '✗'} {name}"
         if len(finding.mistakes) > 1:
@@ -120,6 +127,7 @@ class Report:
                     "name": result.function,
                     "part": result.part,
                     "ok": result.finding is None,
+                    "told": dict(result.told),
                     **_found(self, result.finding),
                 }
                 for result in self.results

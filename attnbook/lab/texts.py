@@ -70,6 +70,10 @@ class Texts:
         """What a part is called whose function is tried in another part, too."""
         return self._text(f"parts.{key}", lang)
 
+    def passed(self, key: str, lang: Language, **told: str) -> str:
+        """What is said of a part that is right, with what its driver told filled in."""
+        return _filled(self._text(f"passed.{key}", lang), told, f"passed.{key}")
+
     def hole(self, name: str, lang: Language) -> str:
         """The comment in place of the lines that the reader writes."""
         return self._text(f"holes.{name}", lang)

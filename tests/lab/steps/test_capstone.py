@@ -12,11 +12,13 @@ import torch
 from attnbook import reference
 from attnbook.experiments import _smollm2
 from attnbook.lab import inside
+from attnbook.lab.checking import check_code
 from attnbook.lab.exercise import exercise_source, solution_source
 from attnbook.lab.step import Case, Unavailable
 from attnbook.lab.steps.capstone import PROMPT, STEP, TOKENS
 from attnbook.lab.texts import LANGUAGES, texts
 from attnbook.models import GGUFFile, Tokenizer, gguf_file
+from tests.lab.run import SOLUTIONS
 from tests.lab.steps.solutions_capstone import RIGHT, WRONG
 
 ALONE, INSIDE = STEP.parts
@@ -54,6 +56,17 @@ def test_every_mistake_is_in_the_table():
 def test_the_model_writes_the_same_with_a_right_function(judged, style):
     """Arrays and tensors; one process opens the model once."""
     assert judged.diagnose(STEP, RIGHT[style], SHORT) == ()
+
+
+def test_the_text_is_in_the_report():
+    """In every language: what the model wrote with the reader's attention."""
+    code = {"source": RIGHT["repeated"], "file": "capstone.py"}
+    report = check_code(replace(STEP, parts=(ALONE, SHORT)), code, folder=SOLUTIONS, lang="en")
+    assert report.ok
+    assert "' a different aspect'" in str(report)
+    assert report.as_json()["functions"][1]["told"]["yours"] == "' a different aspect'"
+    for lang in LANGUAGES:
+        assert repr(PROMPT) in " ".join(str(replace(report, lang=lang)).split())
 
 
 @pytest.mark.parametrize(
