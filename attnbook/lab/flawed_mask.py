@@ -19,7 +19,7 @@ PAIRS: Final = (
 )
 """Flaws of `seen`."""
 
-HIDING: Final = ("mask_after", "zero_scores", "renormalised", "no_maximum", "zero_times_inf")
+HIDING: Final = ("mask_after", "zero_scores", "renormalised", "no_maximum", "whole_maximum", "zero_times_inf")
 """Flaws of how the pairs that are not seen are hidden."""
 
 LEAVES_EMPTY: Final = ("own_hidden", "only_future", "shifted_away")
@@ -91,6 +91,9 @@ def _weights(scores: Array, keep: Array, flaws: frozenset[str], hidden: float, a
         scores = np.full_like(scores, np.nan)
     if "no_maximum" in flaws:
         table = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    elif "whole_maximum" in flaws:
+        e = np.exp(scores - scores.max())
+        table = e / e.sum(axis=-1, keepdims=True)
     else:
         table = flawed.weights(scores, flaws)
     if late:

@@ -53,6 +53,11 @@ def times_row_number(x: Any) -> Any:
     return _as_came(rows * np.arange(1, len(rows) + 1)[:, None], x)
 
 
+def along_each_row(x: Any) -> Any:
+    """Each component becomes the sum of its row's so far, whatever the order of rows. x: (t, d), array or tensor."""
+    return _as_came(_rows(x).cumsum(1), x)
+
+
 def plus_all_rows(x: Any) -> Any:
     """The sum of all rows is added to each, whatever their order. x: (t, d), array or tensor."""
     rows = _rows(x)

@@ -70,6 +70,7 @@ ROWS_DO_NOT: Final[dict[str, Kind]] = {
     "the last row doubled": partial(_doubled, row=-1),
     "rows that sum to 1 on average": _uneven,
     "softmax of each row, times 0.98": lambda x, root: _softmax(x / root) * x.dtype.type(0.98),
+    "softmax of each row, times 1.02": lambda x, root: _softmax(x / root) * x.dtype.type(1.02),
     "exponentials, not divided by their sum": lambda x, root: np.exp(x / root),
     "the scores themselves": lambda x, root: x / root,
 }

@@ -125,7 +125,7 @@ def _form(case: Case, expected: Array, outcome: Outcome) -> tuple[str]:
         value.dtype.kind in "bc" or (expected.dtype.kind == "b" and value.ndim)
     ):
         return ("kind",)
-    if expected.dtype.kind == "f" and value.dtype.kind == "i" and value.ndim:
+    if expected.dtype.kind == "f" and value.dtype.kind == "i" and value.ndim and outcome.dtype != "int":
         return ("kind",)
     if expected.dtype.kind == "f":
         scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
@@ -156,8 +156,9 @@ def right(outcome: Outcome, model: Model, case: Case) -> bool:
         return False
     if expected.dtype.kind in "bi":
         return np.array_equal(value, expected)
-    # One number may be a whole one, as a difference of 0; a table of them has lost its fractions.
-    return value.dtype.kind in ("f" if value.ndim else "fi") and _near(value, expected, tolerance(model, case))
+    # One number may be a whole one, as a difference of 0, and so may Python's in a list; an array has lost fractions.
+    whole = value.ndim == 0 or outcome.dtype == "int"
+    return value.dtype.kind in ("fi" if whole else "f") and _near(value, expected, tolerance(model, case))
 
 
 def tolerance(model: Model, case: Case) -> float:

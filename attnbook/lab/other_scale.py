@@ -26,11 +26,14 @@ def _seen_by(model: Model, names: tuple[str, str, str]) -> Callable[[Reader], Se
         factors = []
         for d in WIDTHS:
             q, k, v = _arguments(d)
-            # A factor also grows with the query, and does not care which key stands first.
-            found = _log_ratio(reader, q, k, v), _log_ratio(reader, 2 * q, k, v), _log_ratio(reader, q, k[::-1], v)
-            if not np.allclose(found, found[0] * np.array([1, 2, -1]), rtol=1e-3, atol=1e-5):  # nor is nan
+            # A factor also grows with the query, and does not care which key or which component stands first.
+            tried = ((q, k), (2 * q, k), (q, k[::-1]), (q[:, ::-1], k[:, ::-1]))
+            found = [_log_ratio(reader, *pair, v) for pair in tried]
+            if not np.allclose(found, found[0] * np.array([1, 2, -1, 1]), rtol=1e-3, atol=1e-5):  # nor is nan
                 return None
             factors.append(found[0])
+        if np.allclose(factors, 0, atol=1e-4):
+            return None  # scores that change nothing are no matter of scale
         wanted = [d**-0.5 for d in WIDTHS]
         if np.allclose(factors, wanted, rtol=1e-3):
             return None
@@ -52,7 +55,7 @@ def _seen_by(model: Model, names: tuple[str, str, str]) -> Callable[[Reader], Se
 
 def _log_ratio(reader: Reader, q: Array, k: Array, v: Array) -> float:
     """Natural logarithm of the first weight over the second; nan if the function returns no weights."""
-    value = reader.call(q, np.ascontiguousarray(k), v).value
+    value = reader.call(np.ascontiguousarray(q), np.ascontiguousarray(k), v).value
     if value is None or value.shape != (1, 2) or value.dtype.kind != "f" or not (value > 0).all():
         return float("nan")
     return float(np.log(value[0, 0] / value[0, 1])) if abs(value.sum() - 1) < 1e-5 else float("nan")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,10 @@ def numbers(value: object) -> tuple[Array, str]:
 def _read(value: object) -> tuple[Array, str]:
     if isinstance(value, bool | int | float | complex):
         return np.asarray(value), type(value).__name__
+    if isinstance(value, Fraction | Decimal):
+        return np.asarray(float(value)), type(value).__name__
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return _read(value.tolist())  # an array of Python's objects may be one of numbers
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value), value.dtype.name
     torch = sys.modules.get("torch")  # the reader's; nothing is loaded for the question

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +27,9 @@ WANTED = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
         ([[torch.tensor(x) for x in row] for row in WANTED], "float32"),
         ([np.array(row) for row in WANTED], "float64"),
         ([[np.float32(x) for x in row] for row in WANTED], "float32"),
+        (np.array(WANTED, dtype=object), "float"),
+        ([[Fraction(x) for x in row] for row in WANTED], "Fraction"),
+        ([[Decimal(x) for x in row] for row in WANTED], "Decimal"),
     ],
 )
 def test_the_same_numbers_are_read_from_every_kind_of_container(value: object, dtype: str):
@@ -44,7 +50,9 @@ def test_whole_numbers_truth_values_and_complex_numbers_keep_their_kind(value: o
     assert (array.dtype.kind, name) == (kind, dtype)
 
 
-@pytest.mark.parametrize("value", ["1.0", {1.0: 2.0}, [[1.0], [2.0, 3.0]], np.array(["a"]), object(), print, [None]])
+@pytest.mark.parametrize(
+    "value", ["1.0", {1.0: 2.0}, [[1.0], [2.0, 3.0]], np.array(["a"]), np.array([None]), object(), print, [None]]
+)
 def test_anything_else_is_refused(value: object):
     with pytest.raises(NotNumbers):
         numbers(value)

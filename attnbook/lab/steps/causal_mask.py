@@ -30,6 +30,7 @@ def _cases() -> tuple[Case, ...]:
         ([[1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 0.0, 0.0]], [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]], [[2.0], [6.0]]),
         ([[half], [half]], [[0.0], [2 * half]], [[2.0], [6.0]]),  # row 0: 0 is seen, a loud score hidden
         ([[half], [half]], [[-2 * half], [0.0]], [[2.0], [6.0]]),  # row 0: a very low score is seen, 0 hidden
+        ([[0.0], [half]], [[2 * half], [0.0]], [[2.0], [6.0]]),  # row 1: a loud score, far above all of row 0
     )
     drawn = (tuple(rng.standard_normal(shape) for shape in ((t_q, d), (t_kv, d), (t_kv, d_v)))
              for t_q, t_kv, d, d_v in ((3, 5, 2, 2), (5, 5, 3, 2), (11, 17, 13, 19)))  # fmt: skip
@@ -86,7 +87,6 @@ def _renormalised(reader: Reader) -> Seen | None:
     wrong = frozenset({"renormalised"})
     makes = (
         partial(causal_attention, flaws=wrong),
-        partial(causal_attention, flaws=wrong | {"no_maximum"}),
         lambda *case: np.nan_to_num(causal_attention(*case, flaws=wrong)),
     )
     return first_failure(reader, causal_attention) if any(imitates(reader, model) for model in makes) else None
@@ -101,7 +101,14 @@ def _recognisers() -> tuple[Recogniser, ...]:
         )
         for name in flawed_mask.LEAVES_EMPTY
     )
-    return (*empty, Recogniser("renormalised", _renormalised), Recogniser("weak_mask", _weak))
+    # exp times a mask of 0 and 1 masks before the division, as it should, but exp may be infinite: ∞ · 0.
+    unmaximised = partial(causal_attention, flaws=frozenset({"renormalised", "no_maximum"}))
+    return (
+        *empty,
+        any_of("no_maximum", causal_attention, [unmaximised]),
+        Recogniser("renormalised", _renormalised),
+        Recogniser("weak_mask", _weak),
+    )
 
 
 STEP = Step(

@@ -10,6 +10,7 @@ import numpy as np
 from attnbook.lab.flawed_positions import (
     ADDING,
     COMPARING,
+    along_each_row,
     attention_with_positions,
     plus_all_rows,
     reordered_gap,
@@ -39,8 +40,9 @@ def _placed_cases() -> tuple[Case, ...]:
 def _gap_cases() -> tuple[Case, ...]:
     """Functions that know the order and one that does not; three rows in a circle are no swap: there and back differ.
 
-    Never more rows than columns, so that who permutes columns is told so. What does not know the order gets integers:
-    its gap is 0 exactly.
+    Never more rows than columns, so that who permutes columns is told so; and one function knows the order of columns,
+    so that who returns 0 is not. What does not know the order of rows gets integers: its gap is 0 exactly. Once the
+    largest difference is in the first row and the last column.
     """
     rng = np.random.default_rng(55)
     square = [[1.0, 0.0, 2.0], [5.0, 3.0, 0.0], [2.0, 7.0, 4.0]]
@@ -52,6 +54,8 @@ def _gap_cases() -> tuple[Case, ...]:
         _gap(plus_all_rows, square, circle),
         _gap(times_row_number, square, circle),
         _gap(running_sum, square, circle),
+        _gap(running_sum, [[0.0, 1.0, 9.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]], [1, 0, 2]),
+        _gap(along_each_row, square, circle),
         _gap(plus_all_rows, tokens, [3, 0, 4, 2, 1]),
         _gap(running_sum, rng.standard_normal((5, 7)), [3, 0, 4, 2, 1]),
         _gap(times_row_number, rng.standard_normal((11, 13)), rng.permutation(11)),

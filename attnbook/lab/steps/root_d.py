@@ -108,6 +108,7 @@ def _tables() -> tuple[Case, ...]:
         ([[2.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0, 1.0], [1.0] + [0.0] * 3, [0.0] * 4], 0.5),
         ([[1.0]], [[1000.0], [999.0]], 1.0),
         ([[1.0], [-1.0]], [[1000.0], [999.0]], 1.0),
+        ([[1.0]], [[2000.0], [0.0]], 1.0),  # whoever subtracts the mean or the minimum overflows
     )
     drawn = (
         (rng.standard_normal((t_q, d)), rng.standard_normal((t_kv, d)), scale)

@@ -185,6 +185,7 @@ WRONG = {
     ("weak_mask",): (
         in_numpy(REPEAT, SCORES, "return soft(np.where(keep(n, m), s, -10)) @ v"),
         in_torch(REPEAT_T, SCORES_T, "return (s + ~keep * -5.0).softmax(-1) @ v"),
+        in_numpy(REPEAT, SCORES, "return soft(np.where(keep(n, m), s, -50)) @ v"),
     ),
     ("wrong_axis",): (
         in_numpy(REPEAT, SCORES, "return soft(np.where(keep(n, m), s, -np.inf), axis=1) @ v"),

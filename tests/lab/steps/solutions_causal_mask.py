@@ -164,11 +164,16 @@ WRONG = {
     ),
     ("renormalised",): (
         in_numpy(KEEP, "w = soft(s) * keep", "return w / w.sum(-1, keepdims=True) @ v"),
-        in_numpy(KEEP, "e = np.exp(s - s.max()) * keep", "return e / e.sum(-1, keepdims=True) @ v"),
+        in_numpy(KEEP, "e = np.exp(s - s.max(1, keepdims=True)) * keep", "return e / e.sum(-1, keepdims=True) @ v"),
         in_torch("w = s.softmax(1).tril(m - n)", "return w / (w.sum(1, keepdim=True) + 1e-20) @ v"),
-        in_numpy(KEEP, "e = np.exp(s) * keep", "return e / e.sum(-1, keepdims=True) @ v"),
+    ),
+    ("whole_maximum",): (
+        in_numpy(KEEP, "e = np.exp(s - s.max()) * keep", "return e / e.sum(-1, keepdims=True) @ v"),
+        in_numpy(KEEP, "s[~keep] = -np.inf", "e = np.exp(s - s.max())", "return e / e.sum(1)[:, None] @ v"),
+        in_torch(KEEP_T, "s = s.masked_fill(~keep, -1e9)", "e = (s - s.max()).exp()", "return e / e.sum(-1, True) @ v"),
     ),
     ("no_maximum",): (
+        in_numpy(KEEP, "e = np.exp(s) * keep", "return e / e.sum(-1, keepdims=True) @ v"),
         in_numpy(KEEP, "e = np.exp(np.where(keep, s, -np.inf))", "return e / e.sum(-1, keepdims=True) @ v"),
         in_torch(KEEP_T, "e = s.masked_fill(~keep, -1e9).exp()", "return e / e.sum(-1, keepdim=True) @ v"),
     ),

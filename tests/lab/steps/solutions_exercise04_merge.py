@@ -110,6 +110,19 @@ def merge(a, la, b, lb):
         return (out_a * a[:, None] + out_b * b[:, None]) / (a + b).clamp_min(1e-20)[:, None]
         """)
     ),
+    "plain Python, with its own 0": """
+import math
+def merge(out_a, lse_a, out_b, lse_b):
+    rows = []
+    for i in range(len(out_a)):
+        top = max(float(lse_a[i]), float(lse_b[i]))
+        if math.isinf(top):
+            rows.append([0] * len(out_a[i]))
+            continue
+        p, q = math.exp(lse_a[i] - top), math.exp(lse_b[i] - top)
+        rows.append([(p * float(a) + q * float(b)) / (p + q) for a, b in zip(out_a[i], out_b[i])])
+    return rows
+""",
 }
 
 WRONG = {

@@ -241,7 +241,9 @@ WRONG = {
                                     "for b, c in zip(k.split(block), v.split(block))]")],
     "last_tile_only": [arrays(total="weights.sum(1, keepdims=True)", out="weights @ c"),
                        tensors(li="p.sum(1)", o="p @ c")],
-    "maximum_not_kept": [arrays().replace("        largest = new\n", ""), tensors().replace("        m = new\n", "")],
+    "maximum_not_kept": [arrays().replace("        largest = new\n", ""), tensors().replace("        m = new\n", ""),
+                         SDPA.replace("    return", "    for k, v in zip(k.split(block), v.split(block)): out =")
+                         + "    return out\n"],
     "total_of_last_tile": [arrays(total="weights.sum(1, keepdims=True)"), tensors(li="p.sum(1)")],
     "out_of_last_tile": [arrays(out="weights @ c"), tensors(o="p @ c")],
     "no_maximum": [arrays(new="0 * top", start="0"), tensors(m="0.", new="m"), numbers(start="0.0", new="0.0")],
