@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnbook import tiled
 from attnbook.reference import attention
 from tests.tolerance import as_float64
 
@@ -150,3 +151,21 @@ def test_a_nan_in_an_added_mask_stays_in_its_row(normal):
     out = attention(q, k, v, mask=mask)
     assert np.isnan(out[:, :, 2]).all()
     assert np.isfinite(np.delete(out, 2, axis=2)).all()
+
+
+def test_what_comes_in_from_behind_is_not_contained():
+    """A gradient of the output that is not finite: a limit of this implementation, which tiles and kernels don't have.
+
+    Forward has seen finite numbers and multiplied by weights of 0, and so does its derivative: 0 · NaN. It stays in its
+    component of d_v, but reaches there the keys that its query may not see.
+    """
+    q, k, v = (torch.randn(1, 1, 5, 3, generator=torch.Generator().manual_seed(i)).requires_grad_() for i in range(3))
+    d_out = torch.ones(1, 1, 5, 3)
+    d_out[0, 0, 2, 1] = torch.nan  # of query 2, which sees keys 0 to 2
+    for function, reached in ((attention, 5), (tiled.attention, 3)):
+        d_q, d_k, d_v = torch.autograd.grad(function(q, k, v, is_causal=True), (q, k, v), d_out)
+        nan = torch.zeros(1, 1, 5, 3, dtype=torch.bool)
+        nan[..., :reached, 1] = True
+        assert d_v.isnan().equal(nan)
+        assert d_q.isnan().all(-1)[0, 0].tolist() == [False, False, True, False, False]
+        assert d_k.isnan().all(-1)[0, 0].tolist() == [True, True, True, False, False]
