@@ -53,6 +53,8 @@ def _run(options: argparse.Namespace) -> int:
         return command(folder, options, lang)
     except FolderError as error:
         raise CannotRun(error.told(lang)) from error
+    except BrokenPipeError:
+        raise  # whoever reads has seen enough
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotRun(f"{where}{error.strerror or error}") from error
@@ -61,9 +63,11 @@ def _run(options: argparse.Namespace) -> int:
 def _folder(command: str) -> str:
     """The folder to work in where none is named: the lab's, also from within; else where a file was downloaded to."""
     from attnbook.lab.folder import is_worked_in
-    from attnbook.lab.progress import is_lab
+    from attnbook.lab.progress import NAME, is_lab
 
-    here = is_lab(Path()) or (command != "start" and not Path(FOLDER).exists() and is_worked_in(Path()))
+    # A progress file that is damaged beside exercises is told of, and does not make a second folder within the first.
+    likely = Path(NAME).exists() or (command != "start" and not Path(FOLDER).exists())
+    here = is_lab(Path()) or (likely and is_worked_in(Path()))
     return "." if here else FOLDER
 
 
@@ -142,7 +146,10 @@ def _check(folder: Path, options: argparse.Namespace, lang: Language) -> int:
         try:
             digest = digest_of(folder / work.name)
             report = check_work(folder, work, lang=lang, seconds=options.seconds)
-        except (NotebookError, SyntaxError, UnicodeDecodeError, OSError) as error:
+        except (SyntaxError, UnicodeDecodeError) as error:
+            unreadable.append(say(lang, "check.no_text", name=work.name, why=error))
+            continue
+        except (NotebookError, OSError) as error:
             unreadable.append(say(lang, "check.unreadable", name=work.name, why=error))
             continue
         if not options.json:

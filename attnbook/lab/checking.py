@@ -23,7 +23,8 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
     key: of the step. functions: in the order of the step; their own names do not matter. lang: "ja", "ko" or "en",
     else the locale's. They run in another process, with limits of time and memory; nothing that they do reaches here.
 
-    Raises KeyError for an unknown step, TypeError for another number of functions or something that is none.
+    Raises KeyError for an unknown step, TypeError for another number of functions or something that is none,
+    ModuleNotFoundError without cloudpickle.
     """
     step = step_of(key)
     names = function_names(step)
@@ -33,7 +34,11 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
         if not callable(function):
             raise TypeError(f"step {step.key} takes functions, got {type(function).__name__}")
     # Functions of a notebook are no module's: cloudpickle takes their code along, and what of the notebook they use.
-    import cloudpickle  # type: ignore[import-untyped]  # it has no types
+    try:
+        import cloudpickle  # type: ignore[import-untyped]  # it has no types
+    except ModuleNotFoundError as error:
+        needed = "a check of functions needs cloudpickle, which is not installed: pip install 'attnbook[lab]'"
+        raise ModuleNotFoundError(needed, name="cloudpickle") from error
 
     pickled = base64.b64encode(cloudpickle.dumps(list(functions))).decode("ascii")
     return check_code(step, {"pickle": pickled}, folder=Path.cwd(), lang=lang)

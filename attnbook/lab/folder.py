@@ -130,7 +130,7 @@ def edited(path: Path, key: str, progress: Progress | None = None) -> bool:
 def status(folder: Path) -> list[StepStatus]:
     """How far each step is, in the order of the lab. Raises FolderError where there is no folder, or it is not ours."""
     if not folder.is_dir():
-        raise FolderError("none", folder=folder)
+        raise FolderError("file" if folder.exists() else "none", folder=folder)
     progress = load(folder)
     return [
         StepStatus(

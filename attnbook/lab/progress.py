@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -86,12 +86,32 @@ def is_lab(folder: Path) -> bool:
 
 @contextmanager
 def changing(folder: Path) -> Iterator[Progress]:
-    """The folder's progress, to be changed; kept when the block ends. Raises FolderError, and OSError on writing."""
-    progress = load(folder)
-    before = _written(progress)
-    yield progress
-    if _written(progress) != before or not (folder / NAME).exists():
-        _replace(folder / NAME, _written(progress))
+    """The folder's progress, to be changed; kept when the block ends. Raises FolderError, and OSError on writing.
+
+    Two checks at once wait for each other here, where the system has locks: neither loses what the other keeps.
+    """
+    with _alone(folder):
+        progress = load(folder)
+        before = _written(progress)
+        yield progress
+        if _written(progress) != before or not (folder / NAME).exists():
+            _replace(folder / NAME, _written(progress))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; it leaves no file behind, and is let go when the process ends."""
+    held = None
+    with suppress(ImportError, OSError):  # Windows has no such lock, nor have some network drives
+        import fcntl
+
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
 
 
 def _read(data: Mapping[str, Any]) -> Progress:

@@ -68,6 +68,8 @@ class Report:
             blocks.append("\n".join([say(self.lang, "report.printed") + ":", *(f"  | {line}" for line in lines)]))
         return "\n".join(blocks)
 
+    __repr__ = __str__  # a prompt of Python, or of IPython in a terminal, shows a last value so
+
     def _repr_html_(self) -> str:
         return f'<pre class="attnbook-lab" lang="{self.lang}">{html.escape(str(self))}</pre>'
 

@@ -237,7 +237,8 @@ def test_files_that_are_no_code(lab):
     assert status == 2
     assert out == f"{PYTHON}\nStep 1: Write the three lines\n✓ attention: Right.\n"
     assert f"{NOTEBOOK} can't be read: " in err
-    assert f"{second} can't be read: " in err
+    assert f"{second} can't be read as text (" in err
+    assert "Save it as UTF-8." in err
 
 
 def test_a_result_that_cannot_be_kept_is_still_shown(lab, monkeypatch):
@@ -290,3 +291,36 @@ def test_without_numpy(lab, monkeypatch, name):
         2,
         f"attnbook lab: this needs {name}, which is not installed: pip install 'attnbook[lab]'\n",
     )
+
+
+def test_beside_a_damaged_progress_file_no_second_folder_is_made(lab, tmp_path, monkeypatch):
+    """Within the folder, `start` says that the file is damaged; the exercises lie there once."""
+    lab("start")
+    monkeypatch.chdir(tmp_path / "attnbook-lab")
+    Path("progress.json").write_text("{")
+    for command in (("start",), ("check",), ("status",), ("hint", "--step", "1")):
+        status, out, err = lab(*command)
+        assert (status, out) == (2, "")
+        assert "progress.json is damaged" in err
+    assert Path("progress.json").read_text() == "{"
+    assert not Path("attnbook-lab").exists()
+
+
+def test_a_file_in_place_of_the_folder(lab):
+    """Nobody is sent to `start`, which could not make it either."""
+    Path("lab").write_text("mine")
+    for command in ("start", "check", "status"):
+        status, _, err = lab(command, "lab")
+        assert (status, err) == (2, "attnbook lab: lab is a file: expected a folder, or a new name\n")
+
+
+def test_whoever_reads_only_the_beginning(tmp_path):
+    """A closed pipe is no error to tell of."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(attnbook.__file__).parents[1])}
+    subprocess.run([sys.executable, "-m", "attnbook", "lab", "start"], cwd=tmp_path, env=environment, check=True)
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "attnbook", "lab", "status"],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        process.stdout.close()
+        assert process.stderr.read() == b""

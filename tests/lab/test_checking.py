@@ -103,3 +103,10 @@ def test_the_lab_is_light_and_its_names_stay_functions():
         "assert callable(check) and check is again\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_cloudpickle_it_says_how_to_get_it(monkeypatch):
+    """Functions of a notebook can't be taken along without it."""
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs cloudpickle, .*: pip install 'attnbook\[lab\]'"):
+        check(1, right)

@@ -1,6 +1,7 @@
 """The progress file of a reader's folder: kept whole, and never written over when it is not understood."""
 
 import json
+import threading
 
 import pytest
 
@@ -82,3 +83,29 @@ def test_an_error_within_a_change_keeps_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError), changing(tmp_path) as held:
         held.hints["1"] = 1 // 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once_lose_nothing(tmp_path):
+    """Who changes it while another does waits; both changes are kept."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def first():
+        with changing(tmp_path) as held:
+            held.hints["1"] = 1
+            reached.set()
+            go_on.wait(5)
+
+    def second():
+        with changing(tmp_path) as held:
+            held.hints["2"] = 2
+
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    threads[0].start()
+    assert reached.wait(5)
+    threads[1].start()
+    threads[1].join(0.2)  # without a lock it is through by now
+    go_on.set()
+    for thread in threads:
+        thread.join(5)
+    assert load(tmp_path).hints == {"1": 1, "2": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]

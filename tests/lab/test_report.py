@@ -34,6 +34,11 @@ def no_scale() -> Report:
     return report(NO_SCALE.replace("    w = ", "    print('<b>here</b>')\n    w = "))
 
 
+def test_a_prompt_shows_what_print_shows(no_scale: Report):
+    """Python's, and a notebook's where it shows no HTML."""
+    assert repr(no_scale) == str(no_scale)
+
+
 def test_a_mistake_is_shown_with_its_input_both_answers_and_the_page(no_scale: Report):
     assert str(no_scale) == (
         "Step 1: Write the three lines\n"
