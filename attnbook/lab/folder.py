@@ -167,9 +167,12 @@ def _status(folder: Path, key: str, name: str, progress: Progress) -> FileStatus
     if not path.is_file():
         return FileStatus(name, State.MISSING)
     held = progress.checked.get(name)
-    same = held is not None and held.digest == digest_of(path)
-    if held is None or (not held.ok and not same):
-        return FileStatus(name, State.EDITED if edited(path, key, progress) else State.UNTOUCHED)
+    try:
+        same = held is not None and held.digest == digest_of(path)
+        if held is None or (not held.ok and not same):
+            return FileStatus(name, State.EDITED if edited(path, key, progress) else State.UNTOUCHED)
+    except OSError:  # it can't be read; a check of it says why
+        return FileStatus(name, State.EDITED)
     if not same:
         return FileStatus(name, State.CHANGED, (), held.date)
     return FileStatus(name, State.PASSED if held.ok else State.FAILED, held.mistakes, held.date)

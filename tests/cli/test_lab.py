@@ -324,3 +324,24 @@ def test_whoever_reads_only_the_beginning(tmp_path):
     ) as process:  # fmt: skip
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_a_file_that_may_not_be_read_stops_nothing_else(lab, monkeypatch):
+    """Its neighbours are checked, and how far they are is said; the file itself is named."""
+    lab("start")
+    write(PYTHON, solution_source("1"))
+    second, _ = names("2")
+    read = Path.read_bytes
+
+    def refuse(self):
+        if self.name == second:
+            raise PermissionError(13, "Permission denied", str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    status, out, err = lab("check")
+    assert (status, out) == (2, f"{PYTHON}\nStep 1: Write the three lines\n✓ attention: Right.\n")
+    assert f"{second} can't be read: [Errno 13] Permission denied" in err
+    status, out, _ = lab("status")
+    assert status == 0
+    assert "✓ Step 1" in out
