@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import decode_source
+from importlib.util import decode_source, find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
     key: of the step. functions: in the order of the step; their own names do not matter. lang: "ja", "ko" or "en",
     else the locale's. They run in another process, with limits of time and memory; nothing that they do reaches here.
 
-    Raises KeyError for an unknown step, TypeError for another number of functions or something that is none,
-    ModuleNotFoundError without cloudpickle.
+    Raises KeyError for an unknown step, TypeError for another number of functions or for something that is none or
+    can't be taken along, ModuleNotFoundError without cloudpickle.
     """
     step = step_of(key)
     names = function_names(step)
@@ -40,8 +40,31 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
         needed = "a check of functions needs cloudpickle, which is not installed: pip install 'attnbook[lab]'"
         raise ModuleNotFoundError(needed, name="cloudpickle") from error
 
-    pickled = base64.b64encode(cloudpickle.dumps(list(functions))).decode("ascii")
-    return check_code(step, {"pickle": pickled}, folder=Path.cwd(), lang=lang)
+    try:
+        pickled = base64.b64encode(cloudpickle.dumps(list(functions))).decode("ascii")
+    except Exception as error:  # whatever objects raise that are asked to be taken along
+        why = f"{type(error).__name__}: {error}"
+        raise TypeError(f"these functions can't be taken to the process that tries them ({why}): "
+                        "check them as they are written, before they are compiled or wrapped") from error  # fmt: skip
+    return _with_arrays_or_tensors(step, {"pickle": pickled}, lang)
+
+
+def _with_arrays_or_tensors(step: Step, code: Mapping[str, Any], lang: str | None) -> Report:
+    """The report with arrays; where that fails for want of tensors, and torch is installed, the one with tensors.
+
+    Not all code that wants tensors names torch where it can be seen: `scores.softmax(-1)` does not.
+    """
+    report = check_code(step, code, folder=Path.cwd(), lang=lang)
+    if "numpy.ndarray" not in _raised(report) or find_spec("torch") is None:
+        return report
+    other = check_code(step, {**code, "tensors": True}, folder=Path.cwd(), lang=lang)
+    return report if "Tensor" in _raised(other) else other
+
+
+def _raised(report: Report) -> str:
+    """The texts of the exceptions that the functions raised."""
+    findings = (result.finding for result in report.results if result.finding is not None)
+    return "\n".join(finding.details["text"] for finding in findings if finding.mistakes == ("raised",))
 
 
 def check_file(key: int | str, path: Path, *, lang: str | None = None) -> Report:
@@ -55,6 +78,8 @@ def check_file(key: int | str, path: Path, *, lang: str | None = None) -> Report
 
 def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str | None = None) -> Report:
     """Check code that defines the step's functions: {"source": text, "file": name} or {"pickle": base64}.
+
+    With "tensors": True beside a pickle they get torch's tensors; else only where they are seen to use torch.
 
     folder: where the code runs; files there can be imported.
     """

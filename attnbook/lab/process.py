@@ -70,7 +70,8 @@ class Process:
     def load(self, code: Mapping[str, Any], names: tuple[str, ...]) -> tuple[tuple[str, ...], Failure | None]:
         """Run the reader's code; the functions among `names` that it has, and why it could not run, if so.
 
-        code: {"source": text, "file": name} or {"pickle": base64 of a list of functions}.
+        code: {"source": text, "file": name} or {"pickle": base64 of a list of functions}, with "tensors" as in
+        `check_code`.
         """
         request = {**code, "names": names, "megabytes": self._megabytes, "folder": str(self._folder or "")}
         answer = self._ask(request, LOAD_SECONDS)

@@ -60,10 +60,13 @@ class Loaded:
             found = dict(zip(request["names"], pickled, strict=True))
             self.file = next((f.__code__.co_filename for f in pickled if hasattr(f, "__code__")), "")
             # cloudpickle keeps of a function's globals those that it uses.
-            self.tensors = any(_of_torch(value) for f in pickled for value in getattr(f, "__globals__", {}).values())
+            used = (value for f in pickled for value in getattr(f, "__globals__", {}).values())
+            self.tensors = bool(request.get("tensors")) or any(_of_torch(value) for value in used)
         self.tensors = self.tensors or any(
             _of_torch(value) for module in own_files.modules(self.folder) for value in vars(module).values()
         )
+        if self.tensors:
+            importlib.import_module("torch")  # here, where it takes nothing of a call's time
         self.functions = {name: function for name, function in found.items() if callable(function)}
         return {"functions": sorted(self.functions)}
 

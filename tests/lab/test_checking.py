@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,46 @@ def test_without_cloudpickle_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs cloudpickle, .*: pip install 'attnbook\[lab\]'"):
         check(1, right)
+
+
+class Held:
+    """A function that is found in an object."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, q, k, v):
+        return self.function(q, k, v)
+
+
+def _of_tensors(q, k, v):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def _imports_within(q, k, v):
+    from torch.nn.functional import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(q[None], k[None], v[None])[0]
+
+
+@pytest.mark.parametrize("function", [_imports_within, Held(_of_tensors)])
+def test_a_function_whose_torch_is_hidden_gets_tensors(function):
+    """Within the function, or in an object and in a method of tensors."""
+    assert check(1, function, lang="en").ok
+
+
+def test_what_is_wrong_with_tensors_is_named_as_with_arrays():
+    assert check(1, lambda q, k, v: (q @ k.mT).softmax(-1) @ v, lang="en").mistakes == ("no_scale",)
+
+
+def test_what_neither_can_do_is_told_of_arrays():
+    """Who has no torch in mind reads no word of it."""
+    report = check(1, lambda q, k, v: q.attend(k, v), lang="en")
+    assert report.mistakes == ("raised",)
+    assert "'numpy.ndarray' object has no attribute 'attend'" in " ".join(str(report).split())
+
+
+def test_what_cannot_be_taken_along_is_said():
+    held = threading.Lock()
+    with pytest.raises(TypeError, match=r"can't be taken to the process .* cannot pickle '_thread.lock'"):
+        check(1, lambda q, k, v: held)
