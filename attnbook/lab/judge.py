@@ -1,9 +1,9 @@
 """Is the reader's function right, and if not, which mistake explains everything that it does?
 
-Right is whatever returns the right numbers on every case: then nothing is diagnosed, so that nobody who is right can be
-accused. Otherwise, in this order: calls that returned nothing to compare, the step's recognisers, its imitations alone
-and in pairs, its last recognisers, arguments changed in place, the wrong shape, kind or precision of numbers; and where
-no mistake is known, the smallest input that fails.
+Right is whatever returns the right numbers on every case, and once more when a case comes back: then nothing is
+diagnosed, so that nobody who is right can be accused. Otherwise, in this order: calls that returned nothing to compare,
+the step's recognisers, its imitations alone and in pairs, its last recognisers, arguments changed in place, the wrong
+shape, kind or precision of numbers; and where no mistake is known, the smallest input that fails.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def judge(process: Process, part: Part) -> Finding | None:
         return shown
     changed = next((i for i, outcome in enumerate(reader.outcomes) if outcome.changed), None)
     if not wrong and changed is None:
-        return None
+        return _again(reader, part, model)
     for other in (model, *(m for m in (part.model, *part.also) if m is not model)) if wrong else ():
         if (flaws := imitated(part, other, reader.outcomes)) is not None:
             return finding(wrong[0], *flaws)
@@ -98,6 +98,16 @@ def judge(process: Process, part: Part) -> Finding | None:
         place = reader.outcomes[changed].changed[0]
         return finding(changed, "changed", argument=part.cases[changed].names[place])
     return finding(wrong[0], *_form(part.cases[wrong[0]], expected[wrong[0]], reader.outcomes[wrong[0]]))
+
+
+def _again(reader: Called, part: Part, model: Model) -> Finding | None:
+    """Who was right is right once more: what a function keeps from call to call shows when a case comes back."""
+    if part.driver is not None:
+        return None  # it calls the function more than once, and may take long
+    case = part.cases[0]
+    outcome = reader.call(*case.arguments)
+    slow = outcome.failure is not None and outcome.failure.kind == "endless"  # no time was left, and all was right
+    return None if slow or right(outcome, model, case) else Finding(("remembers",), case, truth(model, case), outcome)
 
 
 def recognised(part: Part, reader: Called, *, last: bool, among_right: bool) -> Finding | None:

@@ -49,6 +49,8 @@ HEAD = "import numpy as np\ndef mean(x):\n"
         ("return x.mean(1) if len(x) == 1 else x.mean(2)", ("raised",)),
         ("return np.full(len(x), np.nan)", ("wrong",)),
         ("return np.full(len(x), np.inf)", ("wrong",)),
+        ("kept = mean.__dict__.setdefault(x.shape, 0 * x[:, 0])\nkept += x.mean(1)\nreturn kept", ("remembers",)),
+        ("mean.calls = getattr(mean, 'calls', 0) + 1\nreturn x.mean(1)", ()),  # what it keeps is not in the answer
     ],
 )
 def test_one_explanation_is_found_for_all_that_the_function_does(judged: Desk, body: str, mistakes: tuple[str, ...]):

@@ -43,6 +43,14 @@ def test_a_step_in_torch_gets_tensors_through_the_capstone(tmp_path):
     assert alone(tmp_path, source).ok
 
 
+def test_torch_in_a_library_is_not_the_readers(tmp_path):
+    """Who writes NumPy gets arrays, though a package that they import loads torch."""
+    numpy_only = "assert isinstance(q, np.ndarray)\n    shared = "
+    source = "import attnbook.reference\n" + solution_source("capstone").replace("shared = ", numpy_only, 1)
+    (tmp_path / "step4_causal_mask.py").write_text(solution_source("4"), encoding="utf-8")
+    assert alone(tmp_path, source).ok
+
+
 def test_a_step_that_is_not_written_yet_is_named(tmp_path):
     """It is the other file's hole, and the model is not opened for it; the capstone's own is said as always."""
     (tmp_path / "step4_causal_mask.py").write_text(exercise_source("4", "en"), encoding="utf-8")

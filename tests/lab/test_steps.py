@@ -15,7 +15,7 @@ from attnbook.lab.steps import FILES, step
 from attnbook.lab.texts import LANGUAGES, phrases, texts
 
 BOOK = Path(__file__).parents[2] / "book"
-GENERAL = (*interface.KINDS, "changed", "shape", "kind", "low_precision", "wrong")
+GENERAL = (*interface.KINDS, "changed", "remembers", "shape", "kind", "low_precision", "wrong")
 """Mistakes that the judge names in any step."""
 
 every_step = pytest.mark.parametrize("key", FILES)

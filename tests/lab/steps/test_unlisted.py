@@ -26,6 +26,7 @@ WRONG = [
     ("5", "def reordered_gap(fn, x, order):\n    return 0.0"),
     ("1", SCALED + f"    e = np.exp(q[:, 1:] @ k[:, 1:].T / d**0.5)\n    return {WEIGHTS} @ v"),
     ("1", SCALED + f"    e = np.exp(q[:, :-1] @ k[:, :-1].T / d**0.5)\n    return {WEIGHTS} @ v"),
+    ("1", SCALED + f"    e = np.exp((q @ k.T + q[:, :1] @ k[:, :1].T) / d**0.5)\n    return {WEIGHTS} @ v"),
     ("1", SCALED + "    return np.tile(v.mean(0), (len(q), 1))"),
     ("1", SCALED + "    return [[0 for _ in v[0]] for _ in q]"),
     (
