@@ -45,9 +45,12 @@ def test_a_step_in_torch_gets_tensors_through_the_capstone(tmp_path):
 
 def test_torch_in_a_library_is_not_the_readers(tmp_path):
     """Who writes NumPy gets arrays, though a package that they import loads torch."""
-    numpy_only = "assert isinstance(q, np.ndarray)\n    shared = "
-    source = "import attnbook.reference\n" + solution_source("capstone").replace("shared = ", numpy_only, 1)
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "__init__.py").write_text("import torch\n")
     (tmp_path / "step4_causal_mask.py").write_text(solution_source("4"), encoding="utf-8")
+    numpy_only = "assert isinstance(q, np.ndarray)\n    shared = "
+    source = "import library\n" + solution_source("capstone").replace("shared = ", numpy_only, 1)
+    assert numpy_only in source
     assert alone(tmp_path, source).ok
 
 
