@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import attnbook
-from attnbook.cli import main
 from attnbook.lab.exercise import solution_source
 from attnbook.lab.folder import names
 from attnbook.lab.steps import FILES
@@ -22,21 +21,6 @@ def attention(q, k, v):
     e = np.exp(q @ k.T / q.shape[-1] ** 0.5)
     return e / e.sum(0) @ v
 """
-
-
-@pytest.fixture
-def lab(tmp_path, monkeypatch, capsys):
-    """Runs the command in an empty folder, in English; its status, and what it printed on both streams."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments):
-        status = main(["lab", *arguments])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run
 
 
 def write(name, text, folder="attnbook-lab"):
@@ -291,57 +275,3 @@ def test_without_numpy(lab, monkeypatch, name):
         2,
         f"attnbook lab: this needs {name}, which is not installed: pip install 'attnbook[lab]'\n",
     )
-
-
-def test_beside_a_damaged_progress_file_no_second_folder_is_made(lab, tmp_path, monkeypatch):
-    """Within the folder, `start` says that the file is damaged; the exercises lie there once."""
-    lab("start")
-    monkeypatch.chdir(tmp_path / "attnbook-lab")
-    Path("progress.json").write_text("{")
-    for command in (("start",), ("check",), ("status",), ("hint", "--step", "1")):
-        status, out, err = lab(*command)
-        assert (status, out) == (2, "")
-        assert "progress.json is damaged" in err
-    assert Path("progress.json").read_text() == "{"
-    assert not Path("attnbook-lab").exists()
-
-
-def test_a_file_in_place_of_the_folder(lab):
-    """Nobody is sent to `start`, which could not make it either."""
-    Path("lab").write_text("mine")
-    for command in ("start", "check", "status"):
-        status, _, err = lab(command, "lab")
-        assert (status, err) == (2, "attnbook lab: lab is a file: expected a folder, or a new name\n")
-
-
-def test_whoever_reads_only_the_beginning(tmp_path):
-    """A closed pipe is no error to tell of."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(attnbook.__file__).parents[1])}
-    subprocess.run([sys.executable, "-m", "attnbook", "lab", "start"], cwd=tmp_path, env=environment, check=True)
-    with subprocess.Popen(
-        [sys.executable, "-u", "-m", "attnbook", "lab", "status"],
-        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        process.stdout.close()
-        assert process.stderr.read() == b""
-
-
-def test_a_file_that_may_not_be_read_stops_nothing_else(lab, monkeypatch):
-    """Its neighbours are checked, and how far they are is said; the file itself is named."""
-    lab("start")
-    write(PYTHON, solution_source("1"))
-    second, _ = names("2")
-    read = Path.read_bytes
-
-    def refuse(self):
-        if self.name == second:
-            raise PermissionError(13, "Permission denied", str(self))
-        return read(self)
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    status, out, err = lab("check")
-    assert (status, out) == (2, f"{PYTHON}\nStep 1: Write the three lines\n✓ attention: Right.\n")
-    assert f"{second} can't be read: [Errno 13] Permission denied" in err
-    status, out, _ = lab("status")
-    assert status == 0
-    assert "✓ Step 1" in out
