@@ -26,7 +26,7 @@ OPTIONS = {
     "causal with a softcap": {"is_causal": True, "softcap": 2.0},
     "everything": {
         "is_causal": True, "window": 40, "softcap": 2.0, "alibi_slopes": torch.tensor([0.3, 0.1]),
-        "sinks": torch.arange(2.0), "mask": torch.where(torch.arange(T_KV) % 3 > 0, 0.5, -INF),
+        "sinks": torch.arange(2.0), "mask": torch.where(torch.arange(T_KV) % 3 < 2, 0.5, -INF),
     },
 }  # fmt: skip
 
