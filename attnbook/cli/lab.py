@@ -222,10 +222,15 @@ def _mistakes(key: str, file: FileStatus, lang: Language) -> Iterator[str]:
 
 
 def _hint(folder: Path, options: argparse.Namespace, lang: Language) -> int:
-    from attnbook.lab.hints import hint_in
+    from attnbook.lab.hints import hint_in, hint_of
+    from attnbook.lab.texts import say
 
+    key = options.step[-1]
     try:
-        print(hint_in(folder, options.step[-1], options.stage, lang=lang))
+        print(hint_in(folder, key, options.stage, lang=lang))
     except ValueError as error:
         raise CannotRun(str(error)) from error
+    except OSError as error:  # it cannot be remembered there: the hint is what was asked for
+        print(hint_of(folder, key, options.stage, lang=lang))
+        print(say(lang, "check.not_kept", why=error), file=sys.stderr)
     return FINE

@@ -56,12 +56,17 @@ def hint(step: int | str, stage: int | None = None, *, lang: str | None = None) 
 
 def hint_in(folder: Path, key: str, stage: int | None = None, *, lang: str | None = None) -> Hint:
     """`hint`, remembered in a folder of the lab. Raises FolderError where its progress can't be read, OSError."""
-    if not folder.is_dir():
-        raise FolderError("none", folder=folder)
-    found = _hint(key, stage, load(folder).hints.get(key, 0), language(lang))
+    found = hint_of(folder, key, stage, lang=lang)
     with changing(folder) as progress:
         progress.hints[key] = max(found.stage, progress.hints.get(key, 0))
     return found
+
+
+def hint_of(folder: Path, key: str, stage: int | None = None, *, lang: str | None = None) -> Hint:
+    """The next hint by what a folder remembers, which is left as it is. Raises FolderError where it can't be read."""
+    if not folder.is_dir():
+        raise FolderError("none", folder=folder)
+    return _hint(key, stage, load(folder).hints.get(key, 0), language(lang))
 
 
 def _hint(key: str, stage: int | None, shown: int, lang: Language) -> Hint:

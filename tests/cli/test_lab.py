@@ -240,6 +240,20 @@ def test_a_result_that_cannot_be_kept_is_still_shown(lab, monkeypatch):
     assert "could not be kept" in err
 
 
+def test_a_hint_that_cannot_be_remembered_is_still_shown(lab, monkeypatch):
+    """In a folder that may only be read the next hint is the same one, and --stage has the others."""
+    lab("start")
+
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("attnbook.lab.progress._replace", refuse)
+    status, first, err = lab("hint", "--step", "1")
+    assert (status, first.splitlines()[0]) == (0, "Hint 1 of 3")
+    assert "could not be kept" in err
+    assert lab("hint", "--step", "1", "--stage", "2")[1].startswith("Hint 2 of 3")
+
+
 def test_without_torch(tmp_path):
     """The whole way needs NumPy alone: torch, transformers and Sphinx may be missing."""
     blocked = tmp_path / "blocked"
