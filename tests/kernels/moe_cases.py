@@ -5,7 +5,7 @@ import torch
 
 from attnbook.kernels import outputs
 from tests.kernels.device import DEVICE
-from tests.tolerance import as_float64
+from tests.tolerance import as_float64, worst
 
 GUARD = 64
 """Elements before and behind everything that a kernel may touch; a multiple of 16 bytes."""
@@ -59,10 +59,11 @@ class Poison:
         outputs.empty = self.real
 
 
-def definition(x, experts, weights, w_gate, w_up, w_down, *, swap=False, turn=0):
+def definition(x, experts, weights, w_gate, w_up, w_down, *, swap=False, turn=0, backwards=False):
     """y by the definition, expert by expert, every step in the dtype of x; differentiable in all but `experts`.
 
     `swap` exchanges gate and up, `turn` gives each expert's tokens to another one: garbage for the controls.
+    `backwards` adds in the other order, over tokens as over components.
     """
     y = torch.zeros_like(x)
     n_experts = w_gate.shape[0]
@@ -70,10 +71,29 @@ def definition(x, experts, weights, w_gate, w_up, w_down, *, swap=False, turn=0)
         row, slot = torch.where(experts == e)
         gate, up, down = (w[(e + turn) % n_experts] for w in (w_gate, w_up, w_down))
         gate, up = (up, gate) if swap else (gate, up)
-        z = x[row] @ gate
-        out = (z * torch.sigmoid(z) * (x[row] @ up)) @ down
+        if backwards:
+            row, slot = row.flip(0), slot.flip(0)
+        z, more = _product(x[row], gate, backwards), _product(x[row], up, backwards)
+        out = _product(z * torch.sigmoid(z) * more, down, backwards)
         y = y.index_add(0, row, weights[row, slot, None].to(x.dtype) * out)
     return y
+
+
+def _product(a, b, backwards):
+    """The product a @ b, the sums in the other order for `backwards`."""
+    return a.flip(-1) @ b.flip(-2) if backwards else a @ b
+
+
+def plain_gradients(right, grad_y, dtype, *inputs):
+    """As `gradients`, for each the worse of two orders of summation: one lucky rounding is not the measure.
+
+    right: what they are in float64, by name. Three tokens leave a sum of two or three numbers, whose error in one order
+    may be much less than in the other.
+    """
+    ways = [
+        {name: a.cpu() for name, a in gradients(grad_y, dtype, *inputs, backwards=b).items()} for b in (False, True)
+    ]
+    return {name: worst(right[name], *(way[name] for way in ways)) for name in ways[0]}
 
 
 def gradients(grad_y, dtype, x, experts, weights, w_gate, w_up, w_down, **garbage):

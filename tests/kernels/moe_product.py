@@ -9,7 +9,7 @@ import torch
 
 from attnbook.kernels import moe
 from tests.kernels.device import DEVICE
-from tests.kernels.moe_cases import NAMES, Poison, garbage, gradients, guarded
+from tests.kernels.moe_cases import NAMES, Poison, garbage, gradients, guarded, plain_gradients
 from tests.tolerance import as_float64, assert_refuses, assert_right
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -82,7 +82,7 @@ def check(case: Case) -> str | None:
 
     dtype = DTYPES[case.dtype]
     exact = {name: as_float64(a.cpu()) for name, a in gradients(grad_y, torch.float64, *inputs).items()}
-    plain = {name: a.cpu() for name, a in gradients(grad_y, dtype, *inputs).items()}
+    plain = plain_gradients(exact, grad_y, dtype, *inputs)
     for name, got in found.items():
         wanted = torch.float32 if name == "weights" else dtype
         if got.dtype != wanted or not got.is_contiguous():
