@@ -324,7 +324,9 @@ def book(tmp_path_factory):
     """The API pages of the book, built."""
     pages = {f"api/{path.stem}": path.read_text("utf-8") for path in (BOOK / "api").glob("*.md")}
     pages |= {"index": HEAD + "```{toctree}\napi/index\n```\n", "notation": "(notation)=\n# 記法\n"}
-    pages["gpu"] = "---\norphan: true\n---\n\n(gpu)=\n# GPU\n"
+    # What they refer to elsewhere in the book.
+    for label in ("gpu", "lab"):
+        pages[label] = f"---\norphan: true\n---\n\n({label})=\n# {label}\n"
     return build(tmp_path_factory.mktemp("api"), pages, extensions=EXTENSIONS)
 
 

@@ -18,7 +18,7 @@ PROMPT: Final = "Attention is a weighted average. Each token looks at"
 TOKENS: Final = (41319, 314, 253, 23436, 3049, 30, 3768, 9624, 5117, 418)
 """`PROMPT` as SmolLM2's tokens, so that a check need not open the model to say what it asked."""
 
-NEW: Final = 12
+NEW: Final = 8
 
 LOUD: Final = 8.0
 """A loud score is its square, 64: enough to win over what is seen by far, and its exponential is a float32."""
