@@ -53,7 +53,10 @@ def _keys(head_dim: int, d_v: int, element_bytes: int, target: Target, options: 
     if element_bytes == 4:
         return Config(16, 16, num_warps=8, num_stages=1)
     if widest <= 64:
-        return Config(32, 64, num_warps=8, num_stages=1) if options else Config(64, 128, num_warps=8, num_stages=2)
+        if options:
+            return Config(32, 64, num_warps=8, num_stages=1)
+        # Before Hopper 64 queries spill in causal calls: Triton 3.6.
+        return Config(32 if target.capability < HOPPER else 64, 128, num_warps=8, num_stages=2)
     if widest <= 128:
         if target.capability < HOPPER:  # of the compilers, Triton 3.6's needs the most registers
             return Config(32, 32, num_warps=8, num_stages=1) if options else Config(16, 64, num_warps=8, num_stages=2)
