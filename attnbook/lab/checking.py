@@ -27,7 +27,7 @@ def check(key: int | str, *functions: Callable[..., Any], lang: str | None = Non
     can't be taken along, ModuleNotFoundError without cloudpickle.
     """
     step = step_of(key)
-    names = function_names(step)
+    names = step.functions
     if len(functions) != len(names):
         raise TypeError(f"step {step.key} has {len(names)} functions ({', '.join(names)}), got {len(functions)}")
     for function in functions:
@@ -85,7 +85,7 @@ def check_code(step: Step, code: Mapping[str, Any], *, folder: Path, lang: str |
     """
     spoken, start, printed = language(lang), time.perf_counter(), ""
     results: list[Result] = []
-    names = function_names(step)
+    names = step.functions
     process, found, failure = _started(code, names, folder)
     try:
         for part in step.parts:
@@ -110,11 +110,6 @@ def _unusable(result: Result, function: str) -> bool:
     """Whether this is that function's, and it returned nothing, or nothing of the right shape."""
     finding = result.finding
     return result.function == function and finding is not None and finding.mistakes[0] in (*KINDS, "shape")
-
-
-def function_names(step: Step) -> tuple[str, ...]:
-    """The names of the step's functions, each once, in order."""
-    return tuple(dict.fromkeys(part.name for part in step.parts))
 
 
 def _started(code: Mapping[str, Any], names: tuple[str, ...], folder: Path) -> tuple[Process, tuple[str, ...], Any]:

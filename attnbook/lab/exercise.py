@@ -75,12 +75,7 @@ def solution(key: str | int) -> tuple[Callable[..., Any], ...]:
     """The functions of a step's solution, in the step's order, to be checked as a reader's are."""
     wanted = step(key)
     module = importlib.import_module(f"attnbook.lab.solutions.{wanted.stem}")
-    return tuple(getattr(module, name) for name in function_names(wanted))
-
-
-def function_names(wanted: Step) -> tuple[str, ...]:
-    """The names of a step's functions, each once, in order: two parts may try the same one."""
-    return tuple(dict.fromkeys(part.name for part in wanted.parts))
+    return tuple(getattr(module, name) for name in wanted.functions)
 
 
 @cache
@@ -91,7 +86,7 @@ def exercise_notebook(key: str, lang: Language) -> str:
     how = say(lang, "exercise.run_cell")
     cells = [_cell("goal", f"# {heading(wanted.key, lang)}\n\n{_joined(said.goal(lang), lang)}\n\n{how}")]
     cells += [_cell(name, text, "code") for name, text in _pieces(exercise_source(key, lang))]
-    names = ", ".join(function_names(wanted))
+    names = ", ".join(wanted.functions)
     literal = wanted.key if wanted.key.isdecimal() else json.dumps(wanted.key)
     check = f"from attnbook.lab import check\n\ncheck({literal}, {names})"
     cells.append(_cell("check", check, "code", tags=[CHECK_TAG]))

@@ -17,12 +17,18 @@ def agrees(outcome: Outcome, expected: Array) -> bool:
     got = outcome.value
     if got is None or got.shape != expected.shape or np.iscomplexobj(got):
         return False
-    got = np.asarray(got, np.float64)
-    finite = np.isfinite(expected)
-    if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+    scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)) or 1.0
+    return near(np.asarray(got, np.float64), expected, CLOSE * scale)
+
+
+def near(value: Array, wanted: Array, allowed: float) -> bool:
+    """Whether two arrays of a shape are finite at the same places and close there, and the same elsewhere."""
+    finite = np.isfinite(wanted)
+    if not np.array_equal(finite, np.isfinite(value)) or not np.array_equal(
+        value[~finite], wanted[~finite], equal_nan=True
+    ):
         return False
-    scale = float(np.abs(expected[finite]).max(initial=0.0)) or 1.0
-    return bool((np.abs(got[finite] - expected[finite]) <= CLOSE * scale).all())
+    return bool((np.abs(value[finite] - wanted[finite]) <= allowed).all())
 
 
 def imitates(reader: Reader, model: Model) -> bool:

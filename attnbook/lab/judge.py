@@ -1,9 +1,11 @@
 """Is the reader's function right, and if not, which mistake explains everything that it does?
 
-Right is whatever returns the right numbers on every case, and once more when a case comes back: then nothing is
-diagnosed, so that nobody who is right can be accused. Otherwise, in this order: calls that returned nothing to compare,
-the step's recognisers, its imitations alone and in pairs, its last recognisers, arguments changed in place, the wrong
-shape, kind or precision of numbers; and where no mistake is known, the smallest input that fails.
+Right is whatever returns the right numbers on every case, once more when a case comes back, and leaves its arguments as
+they were: then nothing is diagnosed, so that nobody who is right can be accused. Only a recogniser `among_right` is
+asked all the same, for a promise of the exercise's text that no tolerance can hold, such as a weight of exactly 0.
+Otherwise, in this order: calls that returned nothing to compare, the step's recognisers, its imitations alone and in
+pairs, its last recognisers, arguments changed in place, the wrong shape, kind or precision of numbers; and where no
+mistake is known, the smallest input that fails.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
+from attnbook.lab.imitated import CLOSE, near
 from attnbook.lab.process import Process
 from attnbook.lab.step import Argument, Array, Case, Failure, Model, Outcome, Part
 
@@ -139,10 +142,10 @@ def _form(case: Case, expected: Array, outcome: Outcome) -> tuple[str]:
         return ("kind",)
     if expected.dtype.kind == "f":
         scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
-        if outcome.dtype in LOW and _near(value, expected, 0.02 * scale):
+        if outcome.dtype in LOW and near(value, expected, 0.02 * scale):
             return ("low_precision",)
         double = any(isinstance(a, np.ndarray) and a.dtype == np.float64 for a in case.arguments)
-        if double and outcome.dtype == "float32" and _near(value, expected, 1e-5 * scale):
+        if double and outcome.dtype == "float32" and near(value, expected, 1e-5 * scale):
             return ("low_precision",)
     return ("wrong",)
 
@@ -168,7 +171,7 @@ def right(outcome: Outcome, model: Model, case: Case) -> bool:
         return np.array_equal(value, expected)
     # One number may be a whole one, as a difference of 0, and so may Python's in a list; an array has lost fractions.
     whole = value.ndim == 0 or outcome.dtype == "int"
-    return value.dtype.kind in ("fi" if whole else "f") and _near(value, expected, tolerance(model, case))
+    return value.dtype.kind in ("fi" if whole else "f") and near(value, expected, tolerance(model, case))
 
 
 def tolerance(model: Model, case: Case) -> float:
@@ -226,17 +229,7 @@ def _imitates(model: Model, flaws: tuple[str, ...], case: Case, outcome: Outcome
     if same.dtype.kind in "bi" or value.dtype.kind != "f":
         return np.array_equal(value, same)
     scale = float(np.abs(same[np.isfinite(same)]).max(initial=0.0))
-    return _near(value, same, 1e-3 * scale + 1e-30)
-
-
-def _near(value: Array, wanted: Array, allowed: float) -> bool:
-    """Whether both are finite at the same places and close there, and the same elsewhere."""
-    finite = np.isfinite(wanted)
-    if not np.array_equal(finite, np.isfinite(value)) or not np.array_equal(
-        value[~finite], wanted[~finite], equal_nan=True
-    ):
-        return False
-    return bool((np.abs(value[finite] - wanted[finite]) <= allowed).all())
+    return near(value, same, CLOSE * scale + 1e-30)
 
 
 def truth(model: Model, case: Case) -> Array:

@@ -107,8 +107,8 @@ class Outcome:
 
     value: what it returned, as an array of float64 (complex, bool and integer results keep their kind); None with a
     failure. dtype: the name of the type it had, "float32" or "bool"; "float" and "int" for Python's numbers and lists
-    of them. changed: positions of arguments that it changed in place. seconds: of the call. extra_bytes: how far the
-    peak of the process's memory rose; None where the system does not say. told: the words of a driver's `Told`.
+    of them. changed: positions of arguments that it changed in place. seconds: of the call. told: the words
+    of a driver's `Told`.
     """
 
     value: Array | None = None
@@ -116,7 +116,6 @@ class Outcome:
     failure: Failure | None = None
     changed: tuple[int, ...] = ()
     seconds: float = 0.0
-    extra_bytes: int | None = None
     told: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -149,7 +148,7 @@ class Seen:
 class Recogniser:
     """A mistake with no single imitation, and how it is seen; `see` returns None for "not this one".
 
-    among_right: ask also where all numbers are right, for what a function needs and not what it returns. last: ask
+    among_right: ask also where all numbers are right, for a promise that no tolerance can hold. last: ask
     after the imitations, for what is less telling than any of them.
     """
 
@@ -198,3 +197,8 @@ class Step:
     """Where the book has it, as "lab/1-three-lines"."""
     folder: str = ""
     """Below the lab's own folder, where its files are written: "" for the lab's steps, "exercises" for a chapter's."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of its functions, each once, in order: two parts may try the same one."""
+        return tuple(dict.fromkeys(part.name for part in self.parts))

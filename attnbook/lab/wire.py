@@ -44,7 +44,6 @@ def pack_outcome(outcome: Outcome) -> dict[str, Any]:
         "failure": None if failure is None else {"kind": failure.kind, "text": failure.text, "line": failure.line},
         "changed": list(outcome.changed),
         "seconds": outcome.seconds,
-        "extra_bytes": outcome.extra_bytes,
         "told": dict(outcome.told),
     }
 
@@ -57,6 +56,5 @@ def unpack_outcome(data: Mapping[str, Any]) -> Outcome:
         failure=None if data["failure"] is None else Failure(**data["failure"]),
         changed=tuple(data["changed"]),
         seconds=data["seconds"],
-        extra_bytes=data["extra_bytes"],
         told=data["told"],
     )

@@ -86,17 +86,15 @@ class Loaded:
         function = self.functions[request["function"]]
         if request["driver"] is not None:
             function = partial(Given(request["driver"]), function)
-        resting = _reset_peak()
         start = time.perf_counter()
         value = function(*arguments)
         seconds = time.perf_counter() - start
-        extra = None if resting is None else max(0, _memory("VmHWM") - resting)
         changed = tuple(i for i, old in enumerate(before) if old is not None and not _same(old, arguments[i]))
         if value is None:
             return Outcome(failure=Failure("none"), changed=changed, seconds=seconds)
         told = value.words if isinstance(value, Told) else {}
         array, dtype = _numbers(value.value if isinstance(value, Told) else value)
-        return Outcome(array, dtype, None, changed, seconds, extra, told)
+        return Outcome(array, dtype, None, changed, seconds, told)
 
     def _unpack(self, argument: Any) -> Any:
         if isinstance(argument, dict) and "given" in argument:
@@ -175,20 +173,12 @@ def _same(old: Array, now: Any) -> bool:
     return old.shape == new.shape and old.tobytes() == np.ascontiguousarray(new).tobytes()
 
 
-def _reset_peak() -> int | None:
-    """Set the peak of resident memory back to what is resident, in bytes; None where the system cannot."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        return _memory("VmRSS")
-    except OSError:
-        return None
-
-
-def _memory(key: str) -> int:
+def _size() -> int:
+    """Bytes of addresses that the process has. Raises OSError where the system does not say."""
     for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith(f"{key}:"):
+        if line.startswith("VmSize:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {key}")
+    raise OSError("/proc/self/status has no VmSize")
 
 
 def limit_memory(megabytes: int) -> bool:
@@ -196,7 +186,7 @@ def limit_memory(megabytes: int) -> bool:
     try:
         import resource
 
-        now = _memory("VmSize")
+        now = _size()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         wanted = now + megabytes * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (wanted if hard < 0 else min(wanted, hard), hard))

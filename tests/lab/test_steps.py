@@ -10,7 +10,7 @@ from string import Formatter
 import pytest
 
 from attnbook.lab import step as interface
-from attnbook.lab.exercise import exercise_source, function_names, holes, solution_source
+from attnbook.lab.exercise import exercise_source, holes, solution_source
 from attnbook.lab.steps import FILES, step
 from attnbook.lab.texts import LANGUAGES, phrases, texts
 
@@ -101,7 +101,7 @@ def test_solution_and_step_belong_together(key):
     """The solution defines the step's functions in its order; its holes and functions are those that have texts."""
     text = solution_text(key)
     defined = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    assert [name for name in defined if name in function_names(step(key))] == list(function_names(step(key)))
+    assert [name for name in defined if name in step(key).functions] == list(step(key).functions)
     assert {hole.name for hole in holes(text)} == set(texts(key).data["holes"])
     assert set(texts(key).data["functions"]) <= set(defined)
 
